@@ -61,6 +61,12 @@ Shape Shape::with_back(int64_t size) const {
   return shape;
 }
 
+Shape Shape::with_front(int64_t size) const {
+  Shape shape = *this;
+  shape.sizes_[0] = size;
+  return shape;
+}
+
 std::string text(const Type& type) {
   std::string result = std::string(name(type.dtype)) + "[";
   for (int i = 0; i < type.shape.rank(); ++i)

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "offload/hardware/processor_cache.h"
 #include "offload/memory/alignment.h"
-#include "offload/plan/collectives.h"
+#include "offload/plan/mesh.h"
 
 namespace longshore::offload {
 namespace {

@@ -6,7 +6,7 @@
 #include <limits>
 #include <utility>
 
-#include "offload/plan/collectives.h"
+#include "offload/plan/mesh.h"
 
 namespace longshore::offload {
 namespace {
@@ -91,7 +91,7 @@ double Hardware::copy_seconds(Lane lane, int64_t bytes, OtherDirection other_dir
 double Hardware::collective_seconds(const models::Op& op, const std::any& attrs,
                                     const models::Type& in) const {
   const auto& among = std::any_cast<const Collective&>(attrs);
-  const double bytes = wire_bytes(op, attrs, in);
+  const double bytes = models::wire_bytes(op, attrs, in);
   if (bytes == 0) return launch_seconds;
   const double nodes = static_cast<double>(among.nodes),
                per_node = static_cast<double>(among.ranks) / nodes;
@@ -103,7 +103,7 @@ double Hardware::collective_seconds(const models::Op& op, const std::any& attrs,
       dcn.at(bytes) * per_node * std::pow(1 - dcn_contention, std::max(0., doublings - 1));
   const double rate = std::min(within_node, between);
   // As NCCL's model of itself has it (ncclTopoTuneModel() in src/graph/tuning.cc).
-  const bool is_all_reduce = &op == &all_reduce_op;
+  const bool is_all_reduce = &op == &models::all_reduce_op;
   const double passes = is_all_reduce ? 2 : 1;
   const double ring = bytes / rate + passes * ((nodes - 1) * dcn_hop_seconds +
                                                nodes * (per_node - 1) * ici_hop_seconds);

@@ -15,7 +15,7 @@
 
 #include "models/ir/model.h"
 #include "offload/memory/memory.h"
-#include "offload/plan/collectives.h"
+#include "offload/plan/mesh.h"
 
 namespace longshore::offload {
 

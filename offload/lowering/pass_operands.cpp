@@ -141,7 +141,8 @@ void PassOperands::reduce(int bucket, MicroBatch micro_batch, const Scope& scope
                : builder_.temporary(argument_name(s, Copy::gradient) + ".reduced",
                                     {{s.held.count}, dtype(s, Copy::gradient)}, MemoryKind::device,
                                     Category::gradients);
-    builder_.collective(reduce_scatter_op, along(layout_.mesh, Axis::fsdp), whole, part, scope);
+    builder_.collective(models::reduce_scatter_op, along(layout_.mesh, Axis::fsdp), whole, part,
+                        scope);
   } else if (sum) {
     builder_.move(Lane::compute, part, sum, scope);
     part = sum;
@@ -168,9 +169,10 @@ bool PassOperands::reduce_over_data(int bucket, const Operand& sum, MicroBatch m
   if (!ends_step(micro_batch) || layout_.mesh.data.size == 1) return false;
   const Collective replicas = along(layout_.mesh, Axis::data);
   if (layout_.shard_optimizer_over_data)
-    builder_.collective(reduce_scatter_op, replicas, sum, held(bucket, Copy::gradient), scope);
+    builder_.collective(models::reduce_scatter_op, replicas, sum, held(bucket, Copy::gradient),
+                        scope);
   else
-    builder_.collective(all_reduce_op, replicas, sum, sum, scope);
+    builder_.collective(models::all_reduce_op, replicas, sum, sum, scope);
   return true;
 }
 
@@ -184,7 +186,8 @@ void PassOperands::gather_updated(int bucket, const Scope& scope) {
                                ? at_home
                                : builder_.temporary(argument_name(s, Copy::compute) + ".updated",
                                                     all, MemoryKind::device, Category::staging);
-  builder_.collective(all_gather_op, along(layout_.mesh, Axis::data), mine, gathered, scope);
+  builder_.collective(models::all_gather_op, along(layout_.mesh, Axis::data), mine, gathered,
+                      scope);
   if (!is_here) builder_.move(gathered, at_home, scope);
 }
 

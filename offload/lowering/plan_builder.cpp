@@ -102,7 +102,7 @@ Operand PlanBuilder::offload(const Operand& value, const Scope& scope) {
   const std::string name = plan_.buffers[value.buffer].name;
   Operand host = temporary(name, value.type, MemoryKind::pinned_host, Category::kept);
   move(Lane::device_to_host, value, host, scope);
-  return staged_range(host, name);
+  return staged(host, name);
 }
 
 void PlanBuilder::run(const Program& program, Bindings& bindings, const Scope& scope, Lane lane,
@@ -115,8 +115,11 @@ void PlanBuilder::run(const Program& program, Bindings& bindings, const Scope& s
       if (!bindings[id.index])
         throw InternalError(plan_.name + ": " + program.name + ": nothing is bound to " +
                             program[id].name);
-    if (node.op == &put_op) {
-      run_put(program, node, bindings, scope);
+    if (node.op == &put_op || models::is_collective(*node.op)) {
+      if (node.op == &put_op)
+        run_put(program, node, bindings, scope);
+      else
+        run_collective(program, node, bindings, scope);
       if (after) after(node);
       continue;
     }
@@ -165,11 +168,29 @@ void PlanBuilder::run_put(const Program& program, const Node& node, Bindings& bi
   if (!to && kind == from_kind) {
     to = from;
   } else if (!to && kind == MemoryKind::device) {
-    to = staged_range(from, name);
+    to = staged(from, name);
   } else {
     if (!to) to = temporary(name, program[node.out[0]].type, kind, Category::temporaries);
     move(from, to, scope);
   }
+}
+
+void PlanBuilder::run_collective(const Program& program, const Node& node, Bindings& bindings,
+                                 const Scope& scope) {
+  const auto& among = std::any_cast<const Collective&>(node.attrs);
+  const Operand from = bindings[node.in[0].index];
+  Operand& to = bindings[node.out[0].index];
+  if (among.ranks == 1 && !to) {
+    to = from;
+    return;
+  }
+  const models::Value& value = program[node.out[0]];
+  if (!to) to = temporary(value.name, value.type, MemoryKind::device, Category::temporaries);
+  if (among.ranks == 1) return move(from, to, scope);
+  collective(*node.op, among, from, to, scope);
+  Instruction& instruction = plan_.instructions.back();
+  instruction.recomputes = node.recomputes;
+  check_kinds(instruction, node, MemoryKind::device);
 }
 
 void PlanBuilder::check_kinds(const Instruction& instruction, const Node& node, MemoryKind kind) {
@@ -224,8 +245,9 @@ void PlanBuilder::keep_alive(const Operand& operand) {
 }
 
 Plan PlanBuilder::finish(const Transfers& transfers) {
-  const std::vector<KeepAlive> holds = insert_staging(plan_, staged_, keep_alives_, transfers);
-  place_buffers(plan_, holds, fixed_);
+  const std::vector<KeepAlive> keep_alives =
+      insert_staging(plan_, staged_, keep_alives_, transfers);
+  place_buffers(plan_, keep_alives, fixed_);
   find_waits(plan_);
   return std::move(plan_);
 }

@@ -49,7 +49,7 @@ class PlanBuilder {
   // Appends the program's nodes; `after` is called after each. On Lane::compute operands lie on
   // the device, on Lane::host_compute in pinned host memory; a node given both is refused with a
   // UsageError. put nodes become moves, or staged ranges where they bring host memory to the
-  // device.
+  // device; collectives become instructions of Lane::network.
   using AfterNode = std::function<void(const models::Node&)>;
   void run(const models::Program& program, Bindings& bindings, const Scope& scope,
            Lane lane = Lane::compute, const AfterNode& after = nullptr);
@@ -79,6 +79,8 @@ class PlanBuilder {
  private:
   void run_put(const models::Program& program, const models::Node& node, Bindings& bindings,
                const Scope& scope);
+  void run_collective(const models::Program& program, const models::Node& node, Bindings& bindings,
+                      const Scope& scope);
   void check_kinds(const Instruction& instruction, const models::Node& node, MemoryKind kind);
 
   Plan plan_;

@@ -218,7 +218,7 @@ Instruction fetch_of(const Plan& plan, const Residency& residency) {
                     .scope = plan.instructions[residency.uses.front().instruction].scope};
   if (staged_range.gather) {
     fetch.lane = Lane::network;
-    fetch.op = &all_gather_op;
+    fetch.op = &models::all_gather_op;
     fetch.attrs = *staged_range.gather;
   }
   return fetch;
@@ -266,7 +266,7 @@ struct PendingHold {
 // Adds what is to be held to `keep_alives`, and keeps the instructions in there up to date.
 void open(Plan& plan, std::span<const StagedRange> staged_ranges,
           std::span<const StagedRange> unopened, const Transfers& transfers,
-          std::vector<PendingHold>& holds) {
+          std::vector<PendingHold>& keep_alives) {
   if (staged_ranges.empty()) return;
   const TransferClock clock(plan, transfers.prefetch_layers,
                             staged_ranges[0].gather ? Ticks::layers_only : Ticks::all);
@@ -280,9 +280,9 @@ void open(Plan& plan, std::span<const StagedRange> staged_ranges,
   give_buffers(plan, residencies);
   for (const Residency& residency : residencies)
     if (residency.store >= 0)
-      holds.push_back({residency.buffer, -1, clock.hold_end(residency.store)});
+      keep_alives.push_back({residency.buffer, -1, clock.hold_end(residency.store)});
   const std::vector<int> index = insert_moves(plan, residencies);
-  for (PendingHold& hold : holds) {
+  for (PendingHold& hold : keep_alives) {
     hold.until = index[hold.until];
     if (hold.instruction >= 0) hold.instruction = index[hold.instruction];
   }
@@ -291,15 +291,17 @@ void open(Plan& plan, std::span<const StagedRange> staged_ranges,
 // Holds the temporaries that instructions send to the host or to other devices.
 std::vector<PendingHold> hold_what_is_sent(const Plan& plan, const Transfers& transfers) {
   const TransferClock clock(plan, transfers.prefetch_layers);
-  std::vector<PendingHold> holds;
+  std::vector<PendingHold> keep_alives;
   for (int i = 0; i < std::ssize(plan.instructions); ++i) {
     const Instruction& instruction = plan.instructions[i];
-    const bool sends = instruction.lane == Lane::device_to_host ||
-                       instruction.op == &reduce_scatter_op || instruction.op == &all_gather_op;
+    // An all_reduce may write over what it sends.
+    const bool sends =
+        instruction.lane == Lane::device_to_host ||
+        (instruction.lane == Lane::network && instruction.op != &models::all_reduce_op);
     if (sends && plan.buffers[instruction.in[0].buffer].owner == Owner::plan)
-      holds.push_back({-1, i, clock.hold_end(i)});
+      keep_alives.push_back({-1, i, clock.hold_end(i)});
   }
-  return holds;
+  return keep_alives;
 }
 
 }  // namespace
@@ -311,7 +313,7 @@ std::vector<KeepAlive> insert_staging(Plan& plan, std::span<const StagedRange> s
   for (const StagedRange& staged_range : staged_ranges)
     (staged_range.gather ? gathered : on_host).push_back(staged_range);
   std::vector<PendingHold> pending;
-  for (const KeepAlive& hold : holds) pending.push_back({hold.buffer, -1, hold.until});
+  for (const KeepAlive& hold : keep_alives) pending.push_back({hold.buffer, -1, hold.until});
   open(plan, gathered, on_host, transfers, pending);
   std::ranges::move(hold_what_is_sent(plan, transfers), std::back_inserter(pending));
   open(plan, on_host, {}, transfers, pending);

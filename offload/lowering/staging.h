@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "offload/plan/collectives.h"
+#include "offload/plan/mesh.h"
 #include "offload/plan/place_buffers.h"
 #include "offload/plan/plan.h"
 

@@ -96,6 +96,12 @@ const char* all_reduce(int32_t communicator, LongshoreMpi::Dtype dtype, const vo
                             datatype(dtype), MPI_SUM, communicators()[communicator]));
 }
 
+const char* all_to_all(int32_t communicator, const void* from, void* to, int64_t bytes) {
+  if (is_too_large(bytes)) return kTooLarge;
+  const int n = static_cast<int>(bytes);
+  return text(MPI_Alltoall(from, n, MPI_BYTE, to, n, MPI_BYTE, communicators()[communicator]));
+}
+
 const char* send(int32_t communicator, int32_t to, const void* from, int64_t bytes) {
   if (is_too_large(bytes)) return kTooLarge;
   return text(
@@ -119,7 +125,7 @@ const char* receive(int32_t communicator, int32_t from, void* to, int64_t bytes)
 }  // namespace
 
 const LongshoreMpi* longshore_mpi() {
-  static const LongshoreMpi functions{init,           finalize,   abort, split,  all_gather,
-                                      reduce_scatter, all_reduce, send,  receive};
+  static const LongshoreMpi functions{init,           finalize,   abort,      split, all_gather,
+                                      reduce_scatter, all_reduce, all_to_all, send,  receive};
   return &functions;
 }

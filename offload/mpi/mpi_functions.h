@@ -24,6 +24,8 @@ struct LongshoreMpi {
                                 int64_t count);  // of each rank
   const char* (*all_reduce)(int32_t communicator, Dtype dtype, const void* from, void* to,
                             int64_t count);  // may be in place
+  const char* (*all_to_all)(int32_t communicator, const void* from, void* to,
+                            int64_t bytes);  // from each rank to each
   const char* (*send)(int32_t communicator, int32_t to, const void* from, int64_t bytes);
   const char* (*receive)(int32_t communicator, int32_t from, void* to, int64_t bytes);
 };

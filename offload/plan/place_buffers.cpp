@@ -31,7 +31,7 @@ void find_lifetimes(Plan& plan, std::span<const KeepAlive> keep_alives) {
       if (!buffer.is_persistent || i < buffer.first) buffer.last = i;
     });
   }
-  for (const KeepAlive& hold : holds) {
+  for (const KeepAlive& hold : keep_alives) {
     Buffer& buffer = plan.buffers[hold.buffer];
     int until = buffer.is_persistent ? std::min(hold.until, buffer.first - 1) : hold.until;
     buffer.last = std::max(buffer.last, until);
@@ -106,7 +106,7 @@ void place_temporaries(Plan& plan, std::span<const int> shares_bytes_with,
 
 void place_buffers(Plan& plan, std::span<const KeepAlive> keep_alives,
                    const std::map<int, int64_t>& fixed_offsets) {
-  find_lifetimes(plan, holds);
+  find_lifetimes(plan, keep_alives);
   place_temporaries(plan, reuse_dying_inputs(plan), fixed_offsets);
 }
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "offload/memory/memory.h"
-#include "offload/plan/collectives.h"
+#include "offload/plan/mesh.h"
 
 namespace longshore::offload {
 

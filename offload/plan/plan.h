@@ -6,8 +6,7 @@
 // Invariants:
 // - A temporary's bytes are its own from instruction `first` to instruction `last`, both included.
 //   Where an output takes over the place of an input, the input's `last` is the instruction before.
-// - A persistent temporary's bytes are its own from the beginning of a run to `last`, and then
-// from
+// - A persistent temporary's bytes are its own from the beginning of a run to `last`, and then from
 //   `first` to the end of the run and on to the next run.
 // - An instruction that touches bytes which another lane used earlier waits for that use.
 #pragma once

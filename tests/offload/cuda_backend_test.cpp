@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "offload/backends/cuda/cuda_device.h"
-#include "offload/plan/collectives.h"
+#include "offload/plan/mesh.h"
 
 namespace longshore::offload {
 namespace {
@@ -99,7 +99,7 @@ TEST_F(CudaBackend, SaysThatOtherDevicesAreLostInsteadOfWaiting) {
   backend->synchronize();
   const std::any attrs;
   backend->run(
-      Lane::network, all_reduce_op,
+      Lane::network, models::all_reduce_op,
       {.target = models::Target::cuda, .attrs = attrs, .in = {}, .out = {}, .workspace = {}});
   try {
     backend->synchronize();

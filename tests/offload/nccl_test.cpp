@@ -101,7 +101,7 @@ void expect_collectives(Axis axis, int64_t ranks) {
   constexpr int64_t kPart = 1000;
   on_gpus(axis, ranks, [&](Device& device, int64_t rank) {
     const Collective collective{.axis = axis, .ranks = ranks};
-    EXPECT_EQ(device.run(all_gather_op, collective,
+    EXPECT_EQ(device.run(models::all_gather_op, collective,
                          numbers(kPart, static_cast<float>(rank * kPart)), ranks * kPart),
               numbers(ranks * kPart, 0));
     // Each gives its rank plus the element's number: the sum is exact.
@@ -109,8 +109,8 @@ void expect_collectives(Axis axis, int64_t ranks) {
     for (float& sum : sums)
       sum = sum * static_cast<float>(ranks) + static_cast<float>(ranks * (ranks - 1) / 2);
     const std::vector<float> mine = numbers(ranks * kPart, static_cast<float>(rank));
-    EXPECT_EQ(device.run(all_reduce_op, collective, mine, ranks * kPart), sums);
-    EXPECT_EQ(device.run(reduce_scatter_op, collective, mine, kPart),
+    EXPECT_EQ(device.run(models::all_reduce_op, collective, mine, ranks * kPart), sums);
+    EXPECT_EQ(device.run(models::reduce_scatter_op, collective, mine, kPart),
               std::vector<float>(sums.begin() + rank * kPart, sums.begin() + (rank + 1) * kPart));
   });
 }

@@ -5,7 +5,7 @@
 #include <map>
 
 #include "offload/memory/alignment.h"
-#include "offload/plan/collectives.h"
+#include "offload/plan/mesh.h"
 
 namespace longshore::offload {
 namespace {
@@ -102,7 +102,7 @@ bool may_share(const Instruction& instruction, int out, int in) {
 
 // What is gathered may be a part of the result, where that part belongs.
 bool gathers_in_place(const Instruction& instruction, const Range& written, const Range& read) {
-  return instruction.op == &all_gather_op && written.begin <= read.begin &&
+  return instruction.op == &models::all_gather_op && written.begin <= read.begin &&
          read.end <= written.end && (read.begin - written.begin) % (read.end - read.begin) == 0;
 }
 

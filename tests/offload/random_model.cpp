@@ -170,7 +170,7 @@ class ProgramWriter {
   }
 
   Var node() {
-    switch (random_.below(9)) {
+    switch (random_.below(s_.among ? 11 : 9)) {
       case 0:
         return models::add(any(), any());
       case 1:
@@ -194,8 +194,25 @@ class ProgramWriter {
         return models::scale(any(), kRandomScale);
       case 7:
         return random_.one_in(2) ? models::gelu(any()) : models::soft_cap(any(), kRandomCap);
+      case 9:
+      case 10:
+        return exchange(any());
       default:
         return models::add_bias(any(), vector());
+    }
+  }
+
+  Var exchange(Var x) {
+    switch (random_.below(4)) {
+      case 0:
+        return models::all_to_all(x, *s_.among);
+      case 1:
+        return models::scale(models::all_reduce(x, *s_.among), kRandomScale);
+      case 2:
+        return models::scale(reduce_scatter(may_label(all_gather(x, *s_.among)), *s_.among),
+                             kRandomScale);
+      default:
+        return models::scale(all_gather(reduce_scatter(x, *s_.among), *s_.among), kRandomScale);
     }
   }
 

@@ -1,13 +1,15 @@
 // Random models: stages that feed each other at random, of layers that nobody would train but that
 // the language of programs allows. Values are read several times or not at all, weights are frozen,
 // shared by nodes or tied across stages, labels and losses are anywhere, a layer may pass on what
-// it was given or give values to later layers. Whatever the passes take for granted about models
-// goes wrong with some of them.
+// it was given, give values to later layers or exchange them with other devices. Whatever the
+// passes take for granted about models goes wrong with some of them.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "models/ir/model.h"
+#include "models/ops/collectives.h"
 
 namespace longshore::offload {
 
@@ -16,6 +18,7 @@ struct RandomModelSizes {
   int64_t head_dim = 8;
   int64_t vocabulary = 29;
   models::Dtype dtype = models::Dtype::float32;
+  std::optional<models::Collective> among = {};  // devices that exchange activations, two at most
 };
 
 inline constexpr double kRandomNormEpsilon = 1e-3, kRandomScale = 0.5, kRandomCap = 5,

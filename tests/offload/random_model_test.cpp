@@ -3,7 +3,8 @@
 #include "tests/offload/random_model.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/ones_like.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/full_like.h>
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -54,49 +55,84 @@ at::Tensor compute(const std::string& op, const std::vector<at::Tensor>& in) {
   throw std::logic_error("no plain composition of " + op);
 }
 
+// What a collective gives each rank.
+std::vector<at::Tensor> exchange(const std::string& op, const std::vector<at::Tensor>& in) {
+  const auto ranks = std::ssize(in);
+  auto sum = [&] {
+    at::Tensor sum = in[0];
+    for (int64_t i = 1; i < ranks; ++i) sum = sum + in[i];
+    return sum;
+  };
+  std::vector<at::Tensor> out;
+  for (int64_t rank = 0; rank < ranks; ++rank) {
+    auto part = [&](const at::Tensor& x) { return x.chunk(ranks)[rank]; };
+    std::vector<at::Tensor> parts;
+    for (const at::Tensor& x : in) parts.push_back(part(x));
+    if (op == "all_gather") out.push_back(at::cat(in));
+    if (op == "reduce_scatter") out.push_back(part(sum()));
+    if (op == "all_reduce") out.push_back(sum());
+    if (op == "all_to_all") out.push_back(at::cat(parts));
+  }
+  return out;
+}
+
 struct Losses {
   at::Tensor loss, auxiliary_loss;
 };
 
-Losses plain_losses(const models::Model& model, const Tensors& weights, const Tensors& batch) {
+using OfRanks = std::vector<at::Tensor>;
+
+// Of all ranks, each with its batch.
+Losses plain_losses(const models::Model& model, const Tensors& weights,
+                    const std::vector<Tensors>& batches) {
+  const size_t ranks = batches.size();
   const at::Tensor zero = at::zeros({}, weights.begin()->second.options());
   Losses losses{zero, zero};
-  std::vector<std::vector<at::Tensor>> outputs;
+  std::vector<std::vector<OfRanks>> outputs;
   for (const models::Stage& stage : model.stages) {
-    std::vector<at::Tensor> made;
-    std::vector<std::vector<at::Tensor>> of_layers;
+    std::vector<std::vector<OfRanks>> of_layers;
     for (int layer = 0; layer < std::ssize(stage.layers); ++layer) {
       const models::Program& program = stage.program(layer);
-      Tensors values;
+      std::map<std::string, OfRanks> values;
       for (models::ValueId id : program.inputs_from(models::Source::batch))
-        values[program[id].name] = batch.at(program[id].name);
+        for (const Tensors& batch : batches)
+          values[program[id].name].push_back(batch.at(program[id].name));
       for (models::ValueId id : program.inputs_from(models::Source::weight))
-        values[program[id].name] = weights.at(models::weight_name(stage, layer, program[id]));
-      std::vector<models::ValueId> fed = program.inputs_from(models::Source::input);
+        values[program[id].name] =
+            OfRanks(ranks, weights.at(models::weight_name(stage, layer, program[id])));
+      const std::vector<models::ValueId> fed = program.inputs_from(models::Source::input);
       for (size_t i = 0; i < fed.size(); ++i)
-        values[program[fed[i]].name] =
-            i == 0 && layer > 0 ? made[0] : outputs[stage.inputs[i].stage][stage.inputs[i].output];
+        values[program[fed[i]].name] = i == 0 && layer > 0
+                                           ? of_layers.back()[0]
+                                           : outputs[stage.inputs[i].stage][stage.inputs[i].output];
       const std::vector<models::ValueId> earlier =
           program.inputs_from(models::Source::earlier_layer);
       const std::vector<models::LayerOutput> given = models::from_earlier_layers(stage, layer);
       for (size_t i = 0; i < earlier.size(); ++i)
         values[program[earlier[i]].name] = of_layers[given[i].layer][given[i].output];
       for (const models::Node& node : program.nodes) {
-        std::vector<at::Tensor> in;
-        for (models::ValueId id : node.in) in.push_back(values.at(program[id].name));
-        values[program[node.out[0]].name] = compute(node.op->name, in);
+        OfRanks& out = values[program[node.out[0]].name];
+        if (models::is_collective(*node.op)) {
+          out = exchange(node.op->name, values.at(program[node.in[0]].name));
+          continue;
+        }
+        for (size_t rank = 0; rank < ranks; ++rank) {
+          std::vector<at::Tensor> in;
+          for (models::ValueId id : node.in) in.push_back(values.at(program[id].name)[rank]);
+          out.push_back(compute(node.op->name, in));
+        }
       }
-      made.clear();
+      std::vector<OfRanks>& made = of_layers.emplace_back();
       for (const models::Output& output : program.outputs) {
-        const at::Tensor& value = values.at(program[output.value].name);
-        if (output.role == OutputRole::loss) losses.loss = losses.loss + value;
-        if (output.role == OutputRole::auxiliary_loss)
-          losses.auxiliary_loss = losses.auxiliary_loss + value;
-        made.push_back(value);
+        made.push_back(values.at(program[output.value].name));
+        for (const at::Tensor& value : made.back()) {
+          if (output.role == OutputRole::loss) losses.loss = losses.loss + value;
+          if (output.role == OutputRole::auxiliary_loss)
+            losses.auxiliary_loss = losses.auxiliary_loss + value;
+        }
       }
-      of_layers.push_back(made);
     }
-    outputs.push_back(std::move(made));
+    outputs.push_back(std::move(of_layers.back()));
   }
   return losses;
 }
@@ -106,19 +142,23 @@ struct PlainPass {
   Tensors gradients;
 };
 
-// Weights start as those of run_pass().
-PlainPass plain_pass(const models::Model& model, const data::Batch& batch, at::ScalarType dtype) {
+// Weights start as those of run_pass(). Gradients are those of the losses, each times its factor.
+PlainPass plain_pass(const models::Model& model, const std::vector<data::Batch>& batches,
+                     at::ScalarType dtype, double of_loss = 1, double of_auxiliary_loss = 1) {
   auto ids = [](const std::vector<int32_t>& values) {
     return ids_tensor(values, kSizes.batch, kSizes.length);
   };
+  std::vector<Tensors> of_ranks;
+  for (const data::Batch& batch : batches)
+    of_ranks.push_back({{"tokens", ids(batch["tokens"])}, {"targets", ids(batch["targets"])}});
   Tensors leaves = models::as_leaves(initial_tensors(model, dtype));
-  Losses losses = plain_losses(
-      model, leaves, {{"tokens", ids(batch["tokens"])}, {"targets", ids(batch["targets"])}});
+  Losses losses = plain_losses(model, leaves, of_ranks);
   std::vector<at::Tensor> outputs, cotangents;
-  for (const at::Tensor& loss : {losses.loss, losses.auxiliary_loss})
+  for (const auto& [loss, factor] :
+       {std::pair{losses.loss, of_loss}, std::pair{losses.auxiliary_loss, of_auxiliary_loss}})
     if (loss.requires_grad()) {
       outputs.push_back(loss);
-      cotangents.push_back(at::ones_like(loss));
+      cotangents.push_back(at::full_like(loss, factor));
     }
   return {losses.loss.item<double>(), losses.auxiliary_loss.item<double>(),
           models::autograd(outputs, cotangents, leaves)};
@@ -137,8 +177,8 @@ TEST(RandomModels, GradientsAreAutograds) {
   for (uint32_t seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE(seed);
     models::Model model = random_model(seed, kSizes);
-    const PlainPass expected = plain_pass(model, batch, at::kDouble);
-    const PlainPass rounded = plain_pass(model, batch, at::kFloat);
+    const PlainPass expected = plain_pass(model, {batch}, at::kDouble);
+    const PlainPass rounded = plain_pass(model, {batch}, at::kFloat);
     double largest = 0, rounding = 0;
     for (const auto& [name, gradient] : expected.gradients) {
       largest = std::max(largest, gradient.norm().item<double>());
@@ -157,6 +197,54 @@ TEST(RandomModels, GradientsAreAutograds) {
           << name;
   }
   EXPECT_LT(far_off, 10) << "of models whose gradients say little";
+}
+
+double norm(const Tensors& gradients) {
+  double squares = 0;
+  for (const auto& [name, gradient] : gradients)
+    squares += gradient.to(at::kDouble).square().sum().item<double>();
+  return std::sqrt(squares);
+}
+
+// Two devices along an axis, and a random model whose activations they exchange.
+struct Exchange {
+  DeviceMesh mesh;
+  RandomModelSizes sizes;
+
+  Exchange(uint32_t seed, models::Dtype dtype) : sizes{.dtype = dtype} {
+    const models::Axis axis = seed % 3 == 0 ? models::Axis::data : models::Axis::fsdp;
+    (axis == models::Axis::data ? mesh.data : mesh.fsdp).size = 2;
+    sizes.among = along(mesh, axis);
+  }
+};
+
+TEST(RandomModels, ThatExchangeActivationsHaveAutogradsGradients) {
+  auto source = data::synthetic_batches({kSizes.batch, kSizes.length},
+                                        static_cast<int32_t>(kSizes.vocabulary), kDataSeed);
+  const std::vector<data::Batch> batches{source(0), source(1)};
+  const double targets = static_cast<double>(batches[0].total_weights + batches[1].total_weights);
+  int exchanges = 0;
+  for (uint32_t seed = 0; seed < 60; ++seed) {
+    SCOPED_TRACE(seed);
+    const Exchange exchange(seed, models::Dtype::float32);
+    models::Model model = random_model(seed, exchange.sizes);
+    const PlainPass expected = plain_pass(model, batches, at::kDouble, 1 / targets, 0.5);
+    const PlainPass rounded = plain_pass(model, batches, at::kFloat, 1 / targets, 0.5);
+    const double rounding = std::abs(norm(expected.gradients) - norm(rounded.gradients));
+    for (const models::Stage& stage : model.stages)
+      for (const models::Program& program : stage.programs)
+        exchanges += static_cast<int>(std::ranges::count_if(
+            program.nodes, [](const models::Node& n) { return models::is_collective(*n.op); }));
+    const std::vector<Training> ranks =
+        train_on(exchange.mesh, {.model = model, .unnamed_policy = keep_all(), .steps = 1});
+    for (const Training& rank : ranks) {
+      const trainer::StepResult& found = rank.results[0];
+      EXPECT_NEAR(found.loss, expected.loss / targets, 1e-4 * std::abs(found.loss));
+      EXPECT_NEAR(found.gradient_norm, norm(expected.gradients),
+                  1e-5 * found.gradient_norm + 20 * rounding);
+    }
+  }
+  EXPECT_GT(exchanges, 100);
 }
 
 class RandomOptions {
@@ -337,11 +425,12 @@ TEST(RandomModels, GiveTheBitsOfThePlainestPlanOnTwoDevices) {
   const std::vector<models::Dtype> dtypes = models::cpu_dtypes();
   for (uint32_t seed = 0; seed < 100; ++seed) {
     SCOPED_TRACE(seed);
-    DeviceMesh mesh;
-    (seed % 3 == 0 ? mesh.data : mesh.fsdp).size = 2;
-    const RandomModelSizes sizes{.dtype = dtypes[seed % dtypes.size()]};
+    // Sums of bfloat16 are not exchanged.
+    const models::Dtype dtype = dtypes[seed % dtypes.size()];
+    auto [mesh, sizes] = Exchange(seed, dtype);
+    if (dtype != models::Dtype::float32) sizes.among.reset();
     models::Model model = random_model(seed, sizes);
-    RandomOptions random(seed, model, sizes.dtype);
+    RandomOptions random(seed, model, dtype);
     TrainingOptions options = random.plain(model);
     auto train_on_mesh = [&](const TrainingOptions& o) {
       std::vector<Training> ranks = train_on(mesh, o);

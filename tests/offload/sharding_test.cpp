@@ -272,7 +272,7 @@ TEST(Wire, BytesAreThoseOfRingCollectives) {
     if (instruction.lane == Lane::network) {
       EXPECT_EQ(std::any_cast<const Collective&>(instruction.attrs).ranks, kDevices);
       found[instruction.op->name] +=
-          wire_bytes(*instruction.op, instruction.attrs, instruction.in[0].type);
+          models::wire_bytes(*instruction.op, instruction.attrs, instruction.in[0].type);
     }
   for (const Bucket& bucket : layout.buckets) {
     double part = bucket.count * (kDevices - 1) / kDevices;
@@ -295,7 +295,8 @@ TEST(Sharding, NoKernelWaitsForACollectiveThatWasJustBegun) {
     for (const Plan* plan : plans.all())
       for (auto begun = plan->instructions.begin(); begun != plan->instructions.end(); ++begun) {
         // After the embedding's there is no kernel to wait for.
-        const bool reduces = begun->op == &reduce_scatter_op || begun->op == &all_reduce_op;
+        const bool reduces =
+            begun->op == &models::reduce_scatter_op || begun->op == &models::all_reduce_op;
         if (!reduces || begun->scope.phase != Phase::backward || begun->scope.stage == "embed")
           continue;
         ++reductions;

@@ -29,13 +29,19 @@ class Group {
   std::vector<std::byte> result_of(int64_t rank, const models::Op& op) const {
     const models::Type& type = calls_[rank]->out[0].type;
     std::vector<std::byte> result(static_cast<size_t>(type.bytes()));
-    if (&op == &all_gather_op) {
+    if (&op == &models::all_gather_op) {
       size_t part = result.size() / calls_.size();
       for (size_t r = 0; r < calls_.size(); ++r)
         std::memcpy(result.data() + r * part, calls_[r]->in[0].data, part);
       return result;
     }
-    int64_t first = &op == &reduce_scatter_op ? rank * type.shape.count() : 0;
+    if (&op == &models::all_to_all_op) {
+      const size_t part = result.size() / calls_.size();
+      for (size_t r = 0; r < calls_.size(); ++r)
+        std::memcpy(result.data() + r * part, calls_[r]->in[0].as<std::byte>() + rank * part, part);
+      return result;
+    }
+    int64_t first = &op == &models::reduce_scatter_op ? rank * type.shape.count() : 0;
     if (type.dtype == Dtype::float32)
       add<float>(first, result);
     else if (type.dtype == Dtype::float64)

@@ -160,7 +160,7 @@ TEST(VirtualClock, CollectivesRunBesideTheOtherLanes) {
         return builder.argument(name, {{1000}}, kind, Category::batch);
       };
       const Operand x = argument("x", MemoryKind::device);
-      builder.collective(all_reduce_op, {.axis = Axis::data, .ranks = 2}, x, x, {"a"});
+      builder.collective(models::all_reduce_op, {.axis = Axis::data, .ranks = 2}, x, x, {"a"});
       builder.move(argument("y.host", kHost), argument("y", MemoryKind::device), {"a"});
       const Plan plan = builder.finish();
       Hardware hardware = uniform_hardware(target, {.link_bytes_per_second = 4000});
@@ -184,8 +184,8 @@ TEST(VirtualClock, CollectivesBetweenNodesSlowKernels) {
         return builder.argument(name, type, MemoryKind::device, Category::batch);
       };
       const Operand x = argument("x"), y = argument("y"), sum = argument("sum");
-      builder.collective(all_reduce_op, {.axis = Axis::data, .ranks = 2, .nodes = nodes}, x, x,
-                         {"a"});
+      builder.collective(models::all_reduce_op, {.axis = Axis::data, .ranks = 2, .nodes = nodes}, x,
+                         x, {"a"});
       models::Program addition = models::addition(type);
       PlanBuilder::Bindings bindings{y, y, sum};
       builder.run(addition, bindings, {"a"});

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "offload/plan/collectives.h"
+#include "offload/plan/mesh.h"
 #include "trainer/config/config.h"
 
 namespace longshore::trainer {

@@ -5,7 +5,7 @@
 
 #include "models/ir/op.h"
 #include "offload/backends/communicator.h"
-#include "offload/plan/collectives.h"
+#include "offload/plan/mesh.h"
 #include "trainer/distributed/launch.h"
 #include "trainer/distributed/world.h"
 

@@ -55,15 +55,17 @@ class MpiCommunicator : public offload::Communicator {
       : mpi_(mpi), communicators_(std::move(communicators)) {}
 
   void run(const models::Op& op, const models::KernelCall& call) override {
-    const int32_t among =
-        communicators_.at(std::any_cast<const offload::Collective&>(call.attrs).axis);
+    const auto& [axis, ranks, nodes] = std::any_cast<const models::Collective&>(call.attrs);
+    const int32_t among = communicators_.at(axis);
     const models::Ref &in = call.in[0], &out = call.out[0];
     const char* error = nullptr;
-    if (&op == &offload::all_gather_op)
+    if (&op == &models::all_gather_op)
       error = mpi_.all_gather(among, LongshoreMpi::byte, in.data, out.data, in.type.bytes());
-    else if (&op == &offload::reduce_scatter_op)
+    else if (&op == &models::reduce_scatter_op)
       error = mpi_.reduce_scatter(among, mpi_dtype(in.type.dtype), in.data, out.data,
                                   out.type.shape.count());
+    else if (&op == &models::all_to_all_op)
+      error = mpi_.all_to_all(among, in.data, out.data, in.type.bytes() / ranks);
     else
       error = mpi_.all_reduce(among, mpi_dtype(in.type.dtype), in.data, out.data,
                               in.type.shape.count());

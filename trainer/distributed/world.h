@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "offload/backends/communicator.h"
-#include "offload/plan/collectives.h"
+#include "offload/plan/mesh.h"
 
 namespace longshore::trainer {
 

@@ -106,7 +106,7 @@ void GradientNorm::finish(double threshold, const Operand& factor) {
     PlanBuilder::Bindings bindings{square_sums_, sums};
     builder_.run(sum_program(square_sums_.type.shape.count()), bindings, scope);
     auto add_up = [&](offload::Axis axis) {
-      builder_.collective(offload::all_reduce_op, along(layout.mesh, axis), sums, sums, scope);
+      builder_.collective(models::all_reduce_op, along(layout.mesh, axis), sums, sums, scope);
     };
     if (layout.is_sharded()) add_up(offload::Axis::fsdp);
     if (layout.shard_optimizer_over_data) add_up(offload::Axis::data);

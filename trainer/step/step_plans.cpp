@@ -40,9 +40,9 @@ void return_scalar(PlanBuilder& builder, const char* name) {
 // Every device has those of its own batches.
 void return_loss(PlanBuilder& builder, const char* name, const offload::DeviceMesh& mesh) {
   for (offload::Axis axis : {offload::Axis::fsdp, offload::Axis::data})
-    if (offload::Collective among = along(mesh, axis); among.ranks > 1) {
+    if (models::Collective among = along(mesh, axis); among.ranks > 1) {
       Operand loss = device_scalar(builder, name);
-      builder.collective(offload::all_reduce_op, among, loss, loss, {.stage = "results"});
+      builder.collective(models::all_reduce_op, among, loss, loss, {.stage = "results"});
     }
   return_scalar(builder, name);
 }

@@ -62,11 +62,13 @@ class NcclCommunicator : public Communicator {
     ncclResult_t state = ncclSuccess;
     const models::Ref &in = call.in[0], &out = call.out[0];
     const auto stream = static_cast<cudaStream_t>(call.stream);
-    if (&op == &all_gather_op)
+    if (&op == &models::all_gather_op)
       state = ncclAllGather(in.data, out.data, in.type.bytes(), ncclInt8, among, stream);
-    else if (&op == &reduce_scatter_op)
+    else if (&op == &models::reduce_scatter_op)
       state = ncclReduceScatter(in.data, out.data, out.type.shape.count(),
                                 nccl_dtype(in.type.dtype), ncclSum, among, stream);
+    else if (&op == &models::all_to_all_op)
+      state = all_to_all(in, out, among, stream);
     else
       state = ncclAllReduce(in.data, out.data, in.type.shape.count(), nccl_dtype(in.type.dtype),
                             ncclSum, among, stream);
@@ -86,6 +88,21 @@ class NcclCommunicator : public Communicator {
   }
 
  private:
+  static ncclResult_t all_to_all(const models::Ref& in, const models::Ref& out, ncclComm_t among,
+                                 cudaStream_t stream) {
+    int ranks = 0;
+    check(ncclCommCount(among, &ranks), among, "counting devices");
+    const size_t part = static_cast<size_t>(in.type.bytes() / ranks);
+    check(ncclGroupStart(), among, "all_to_all");
+    for (int rank = 0; rank < ranks; ++rank) {
+      check(ncclSend(in.as<std::byte>() + rank * part, part, ncclInt8, rank, among, stream), among,
+            "all_to_all");
+      check(ncclRecv(out.as<std::byte>() + rank * part, part, ncclInt8, rank, among, stream), among,
+            "all_to_all");
+    }
+    return ncclGroupEnd();
+  }
+
   // NCCL takes device memory for an algorithm's connections at the first collective that it is
   // chosen for, which depends on the size. Each kind of collective runs once small and once large,
   // so that what is free afterwards stays free.

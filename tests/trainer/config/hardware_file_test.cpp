@@ -11,7 +11,7 @@
 #include "models/ops/attention/attention.h"
 #include "models/ops/attention/attention_kernels.h"
 #include "models/ops/linear/linear.h"
-#include "offload/plan/collectives.h"
+#include "offload/plan/mesh.h"
 
 namespace longshore::trainer {
 namespace {
@@ -116,8 +116,8 @@ TEST(Hardware, SharesItsLink) {
       1e-5);
 }
 
-double all_reduce_seconds(const Hardware& hardware, const offload::Collective& among) {
-  return hardware.collective_seconds(offload::all_reduce_op, among,
+double all_reduce_seconds(const Hardware& hardware, const models::Collective& among) {
+  return hardware.collective_seconds(models::all_reduce_op, among,
                                      {{1'000'000'000}, Dtype::float32});
 }
 
@@ -140,27 +140,27 @@ TEST(Hardware, CountsTheHopsBetweenNodes) {
   const Hardware hardware =
       parse("ici: 100e9\ndcn: 10e9\nici_hop_seconds: 1e-3\ndcn_hop_seconds: 1e-2\n");
   auto seconds = [&](const models::Op& op, int64_t ranks, int64_t nodes, int64_t count) {
-    return hardware.collective_seconds(op, offload::Collective{offload::Axis::fsdp, ranks, nodes},
+    return hardware.collective_seconds(op, models::Collective{offload::Axis::fsdp, ranks, nodes},
                                        {{count}, Dtype::float32});
   };
   // 31 hops of a ring through four nodes of eight: three of them between nodes.
   const double hops = 3e-2 + 28e-3;
-  EXPECT_NEAR(seconds(offload::all_gather_op, 32, 4, 1'000'000), 31 * 4e6 / 80e9 + hops, 2e-6);
-  EXPECT_NEAR(seconds(offload::reduce_scatter_op, 32, 4, 32'000'000), 31 * 4e6 / 80e9 + hops, 2e-6);
+  EXPECT_NEAR(seconds(models::all_gather_op, 32, 4, 1'000'000), 31 * 4e6 / 80e9 + hops, 2e-6);
+  EXPECT_NEAR(seconds(models::reduce_scatter_op, 32, 4, 32'000'000), 31 * 4e6 / 80e9 + hops, 2e-6);
   // What is large goes around the ring, twice; what is small through a tree.
-  EXPECT_NEAR(seconds(offload::all_reduce_op, 32, 4, 32'000'000'000),
-              2 * 31 * 4e9 / 80e9 + 2 * hops, 2e-6);
-  EXPECT_NEAR(seconds(offload::all_reduce_op, 32, 4, 1000),
+  EXPECT_NEAR(seconds(models::all_reduce_op, 32, 4, 32'000'000'000), 2 * 31 * 4e9 / 80e9 + 2 * hops,
+              2e-6);
+  EXPECT_NEAR(seconds(models::all_reduce_op, 32, 4, 1000),
               2 * 4e3 / (0.92 * 80e9) + 2 * (2e-2 + 7e-3), 2e-6);
   // The rate within a node is with its hops.
-  EXPECT_NEAR(seconds(offload::all_gather_op, 8, 1, 1'000'000), 7 * 4e6 / 100e9, 2e-6);
+  EXPECT_NEAR(seconds(models::all_gather_op, 8, 1, 1'000'000), 7 * 4e6 / 100e9, 2e-6);
 }
 
 TEST(Hardware, SharesTheNetworkWithMoreNodes) {
   const Hardware alone = parse("ici: 100e9\ndcn: 10e9\n"),
                  shared = parse("ici: 100e9\ndcn: 10e9\ndcn_contention: 0.2\n");
   auto times_as_long = [&](int64_t nodes) {
-    const offload::Collective among{offload::Axis::data, nodes, nodes};
+    const models::Collective among{offload::Axis::data, nodes, nodes};
     return all_reduce_seconds(shared, among) / all_reduce_seconds(alone, among);
   };
   EXPECT_NEAR(times_as_long(2), 1, 1e-3);
@@ -175,8 +175,8 @@ TEST(Hardware, SendsOnTheLinksThatThereAre) {
                  bytes = bytes_of_link * links;
     const auto n = static_cast<double>(devices);
     const auto count = static_cast<int64_t>(bytes / (2 * (n - 1) / n) / 4);
-    return bytes / torus.collective_seconds(offload::all_reduce_op,
-                                            offload::Collective{offload::Axis::fsdp, devices, 1},
+    return bytes / torus.collective_seconds(models::all_reduce_op,
+                                            models::Collective{offload::Axis::fsdp, devices, 1},
                                             {{count}, Dtype::float32});
   };
   EXPECT_NEAR(rate(4, 1e9) / 40e9, 1, 1e-3);
@@ -191,13 +191,13 @@ TEST(Hardware, TakesLongerAmongMoreNodes) {
     const Hardware hardware = read_hardware(name, kConfigs);
     if (hardware.dcn.points().empty() || hardware.dcn_hop_seconds == 0) continue;
     for (const models::Op* op :
-         {&offload::all_gather_op, &offload::reduce_scatter_op, &offload::all_reduce_op}) {
+         {&models::all_gather_op, &models::reduce_scatter_op, &models::all_reduce_op}) {
       double before = 0;
       for (int64_t nodes = 1; nodes <= 4096; nodes *= 2) {
         const int64_t ranks = 8 * nodes, whole = int64_t{1} << 28;
         const double now = hardware.collective_seconds(
-            *op, offload::Collective{offload::Axis::fsdp, ranks, nodes},
-            {{op == &offload::all_gather_op ? whole / ranks : whole}, Dtype::bfloat16});
+            *op, models::Collective{offload::Axis::fsdp, ranks, nodes},
+            {{op == &models::all_gather_op ? whole / ranks : whole}, Dtype::bfloat16});
         EXPECT_GT(now, before) << name << " " << op->name << " among " << nodes << " nodes";
         before = now;
       }
