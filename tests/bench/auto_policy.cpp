@@ -117,7 +117,7 @@ void run(const std::string& profile, int rounds, int random, const std::vector<d
     }
     std::ranges::stable_sort(list, {}, &Entry::measured);
     std::printf("%.0f MiB on the device, %zu plans: auto takes %+.1f %% to the fastest\n",
-                1024 * config.device_memory_limit, list.size(), 100 * (1 / list[0].measured - 1));
+                1024 * *config.device_memory_limit, list.size(), 100 * (1 / list[0].measured - 1));
     std::printf("  %9s %9s\n", "measured", "predicted");
     for (const Entry& entry : list)
       std::printf("  %9.3f %9.3f  %s\n", entry.measured, entry.predicted, entry.name.c_str());

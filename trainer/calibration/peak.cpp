@@ -52,9 +52,9 @@ double quickest_products(int count, int64_t n, models::Dtype dtype, offload::Bac
 }  // namespace
 
 Peak find_peak(const Config& config, models::Dtype dtype, offload::Backend& backend) {
-  if (config.peak_tflops_per_device > 0)
-    return {config.peak_tflops_per_device * 1e12,
-            fmt::format("{:.4g} TFLOP/s, as {} says", config.peak_tflops_per_device,
+  if (config.peak_tflops_per_device)
+    return {*config.peak_tflops_per_device * 1e12,
+            fmt::format("{:.4g} TFLOP/s, as {} says", *config.peak_tflops_per_device,
                         described(config, "peak_tflops_per_device"))};
   const bool is_cuda = models::is_cuda(backend.target());
   const int64_t n = is_cuda ? 8192 : 2048;

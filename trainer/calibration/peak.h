@@ -14,7 +14,7 @@ struct Peak {
   std::string description;
 };
 
-// Takes peak_tflops_per_device, or measures the rate if that is 0.
+// Takes peak_tflops_per_device, or measures the rate if that is unset.
 Peak find_peak(const Config& config, models::Dtype dtype, offload::Backend& backend);
 
 }  // namespace longshore::trainer

@@ -133,7 +133,7 @@ Manifest describe_run(const Config& config, models::Dtype dtype, std::vector<std
   Config resolved = config;
   resolved.dtype =
       dtype == models::Dtype::bfloat16 ? ComputeDtype::bfloat16 : ComputeDtype::float32;
-  if (resolved.learning_rate_schedule_steps < 0)
+  if (!resolved.learning_rate_schedule_steps)
     resolved.learning_rate_schedule_steps = resolved.steps;
   Manifest manifest{.product_version = LONGSHORE_VERSION,
                     .seed = config.seed,
@@ -168,7 +168,7 @@ std::string frozen_weights_hash(const offload::ParameterLayout& layout,
 }
 
 Config with_schedule_of(const Checkpoint& checkpoint, Config config) {
-  if (config.learning_rate_schedule_steps >= 0) return config;
+  if (config.learning_rate_schedule_steps) return config;
   take(kSchedule, checkpoint.manifest, place_of(checkpoint), config);
   config.origins[kSchedule] = place_of(checkpoint);
   return config;

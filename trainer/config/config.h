@@ -113,7 +113,7 @@ struct Config {
 
   // remat
   std::string remat_policy = "full";
-  int64_t offload_layers = -1;
+  std::optional<int64_t> offload_layers;
   // The actions of the labels whose keys are set: "remat", "device" or "offload", or two of them,
   // for the first offload_layers layers and for the others.
   std::map<std::string, std::vector<std::string>> label_actions;
@@ -123,17 +123,17 @@ struct Config {
   bool gradient_memory_host_offload = false;
   bool optimizer_memory_host_offload = false;
   OptimizerCompute optimizer_compute = OptimizerCompute::device;
-  double prefetch_layers = -1;
+  std::optional<double> prefetch_layers;
   std::string hardware;
-  double device_memory_limit = 0;  // GiB
-  double host_memory_limit = 0;    // GiB
+  std::optional<double> device_memory_limit;  // GiB
+  std::optional<double> host_memory_limit;    // GiB
   bool auto_micro_batch = false;
 
   // optimizer
   double learning_rate = 3e-5;
   double warmup_steps_fraction = 0.1;
   double cosine_learning_rate_final_fraction = 0.1;
-  int64_t learning_rate_schedule_steps = -1;
+  std::optional<int64_t> learning_rate_schedule_steps;
   OptType opt_type = OptType::adamw;
   double adam_b1 = 0.9;
   double adam_b2 = 0.95;
@@ -161,11 +161,11 @@ struct Config {
   bool skip_bad_lines = false;
   bool verify_token_files = true;
   data::AddBosEos add_bos_eos = data::AddBosEos::missing;
-  int64_t eval_interval = -1;
-  int64_t eval_steps = -1;
+  std::optional<int64_t> eval_interval;
+  std::optional<int64_t> eval_steps;
 
   // report
-  double peak_tflops_per_device = 0;
+  std::optional<double> peak_tflops_per_device;
   int64_t profiler_steps = 0;
   int64_t skip_first_n_steps_for_profiler = 1;
   std::string sample_prompt;

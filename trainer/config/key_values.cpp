@@ -232,14 +232,14 @@ std::optional<std::vector<DatasetFile>> dataset_files(const Scalar& value,
 bool read(const IntegerKey& key, const Scalar& value, Config& config) {
   std::optional<int64_t> number = is_plain(value) ? parse_integer(value.text) : std::nullopt;
   if (!number || !accepts(key, *number)) return false;
-  key.place.in(config) = *number;
+  key.place.set(config, *number);
   return true;
 }
 
 bool read(const NumberKey& key, const Scalar& value, Config& config) {
   std::optional<double> number = is_plain(value) ? parse_number<double>(value.text) : std::nullopt;
   if (!number || !accepts(key, *number)) return false;
-  key.place.in(config) = *number;
+  key.place.set(config, *number);
   return true;
 }
 
@@ -248,21 +248,21 @@ bool read(const FlagKey& key, const Scalar& value, Config& config) {
   bool is_true = text == "true" || text == "True" || text == "TRUE";
   bool is_false = text == "false" || text == "False" || text == "FALSE";
   if (value.style != ScalarStyle::plain || (!is_true && !is_false)) return false;
-  key.place.in(config) = is_true;
+  key.place.set(config, is_true);
   return true;
 }
 
 bool read(const TextKey& key, const Scalar& value, const fs::path& relative_to, Config& config) {
   const std::string& text = value.text;
   if (!accepts_text(text)) return false;
-  key.place.in(config) =
-      key.may_be_path && is_path(text) ? resolved(text, relative_to).string() : text;
+  key.place.set(config,
+                key.may_be_path && is_path(text) ? resolved(text, relative_to).string() : text);
   return true;
 }
 
 bool read(const PathKey& key, const Scalar& value, const fs::path& relative_to, Config& config) {
   if (!accepts_text(value.text)) return false;
-  key.place.in(config) = value.text.empty() ? fs::path() : resolved(value.text, relative_to);
+  key.place.set(config, value.text.empty() ? fs::path() : resolved(value.text, relative_to));
   return true;
 }
 
@@ -270,14 +270,14 @@ bool read(const ListKey& key, const Scalar& value, Config& config) {
   std::optional<Items> items = items_of(value);
   if (!key.all.empty() && items == Items{key.all}) items = key.choices;
   if (!items || !accepts(key, *items)) return false;
-  key.place.in(config) = *std::move(items);
+  key.place.set(config, *std::move(items));
   return true;
 }
 
 bool read(const DatasetKey& key, const Scalar& value, const fs::path& relative_to, Config& config) {
   std::optional<std::vector<DatasetFile>> files = dataset_files(value, relative_to);
   if (!files || !accepts(key, *files)) return false;
-  key.place.in(config) = *std::move(files);
+  key.place.set(config, *std::move(files));
   return true;
 }
 
@@ -384,14 +384,14 @@ bool is_valid(const Key& key, const Config& config) {
   return std::visit(
       Overload{
           [&](const FlagKey&) { return true; },
-          [&](const TextKey& kind) { return accepts_text(kind.place.in(config)); },
-          [&](const PathKey& kind) { return accepts_text(kind.place.in(config).native()); },
+          [&](const TextKey& kind) { return accepts_text(kind.place.get(config)); },
+          [&](const PathKey& kind) { return accepts_text(kind.place.get(config).native()); },
           [&](const ChoiceKey& kind) { return kind.get(config) < kind.names.size(); },
           [&](const LabelKey& kind) {
             auto actions = config.label_actions.find(key.name);
             return actions == config.label_actions.end() || accepts(kind, actions->second);
           },
-          [&](const auto& kind) { return accepts(kind, kind.place.in(config)); },
+          [&](const auto& kind) { return accepts(kind, kind.place.get(config)); },
       },
       key.kind);
 }
@@ -404,7 +404,7 @@ void copy_value(const Key& key, const Config& from, Config& to) {
                    auto actions = from.label_actions.find(key.name);
                    if (actions != from.label_actions.end()) to.label_actions.insert(*actions);
                  },
-                 [&](const auto& kind) { kind.place.in(to) = kind.place.in(from); },
+                 [&](const auto& kind) { kind.place.set(to, kind.place.get(from)); },
              },
              key.kind);
 }
@@ -412,15 +412,15 @@ void copy_value(const Key& key, const Config& from, Config& to) {
 std::string value_text(const Key& key, const Config& config) {
   return std::visit(
       Overload{
-          [&](const IntegerKey& kind) { return std::to_string(kind.place.in(config)); },
-          [&](const NumberKey& kind) { return number_text(kind.place.in(config)); },
+          [&](const IntegerKey& kind) { return std::to_string(kind.place.get(config)); },
+          [&](const NumberKey& kind) { return number_text(kind.place.get(config)); },
           [&](const FlagKey& kind) {
-            return std::string(kind.place.in(config) ? "true" : "false");
+            return std::string(kind.place.get(config) ? "true" : "false");
           },
-          [&](const TextKey& kind) { return yaml_quoted(kind.place.in(config)); },
-          [&](const PathKey& kind) { return yaml_quoted(kind.place.in(config).native()); },
-          [&](const ListKey& kind) { return list_text(kind.place.in(config)); },
-          [&](const DatasetKey& kind) { return dataset_text(kind.place.in(config)); },
+          [&](const TextKey& kind) { return yaml_quoted(kind.place.get(config)); },
+          [&](const PathKey& kind) { return yaml_quoted(kind.place.get(config).native()); },
+          [&](const ListKey& kind) { return list_text(kind.place.get(config)); },
+          [&](const DatasetKey& kind) { return dataset_text(kind.place.get(config)); },
           [&](const ChoiceKey& kind) { return kind.names.at(kind.get(config)); },
           [&](const LabelKey&) { return actions_text(key.name, config); },
       },

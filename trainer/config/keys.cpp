@@ -30,7 +30,9 @@ ChoiceKey choice(std::vector<std::string> names) {
 NumberKey at_least(double low, double Config::*member) { return {member, low}; }
 NumberKey above(double low, double Config::*member) { return {member, low, End::excluded}; }
 NumberKey fraction(double Config::*member) { return {member, 0, End::included, 1}; }
-NumberKey memory(double Config::*member) { return {member, 0, End::included, kMaxGibibytes}; }
+NumberKey memory(std::optional<double> Config::*member) {
+  return {{member, 0}, 0, End::included, kMaxGibibytes};
+}
 NumberKey below_one(double Config::*member) { return {member, 0, End::included, 1, End::excluded}; }
 
 // "none", then the names of the templates.
@@ -218,7 +220,8 @@ std::vector<Key> make_config_keys() {
       {"auto_micro_batch", remat, FlagKey{&Config::auto_micro_batch},
        "auto also divides a step's sequences between per_device_batch_size and "
        "gradient_accumulation_steps"},
-      {"offload_layers", remat, IntegerKey{&Config::offload_layers, 0, models::kMaxLayers, -1},
+      {"offload_layers", remat,
+       IntegerKey{{&Config::offload_layers, -1}, 0, models::kMaxLayers, -1},
        "so many layers, from the first, follow the policy; what it offloads stays on the device in "
        "the others, or their action is the second of a label's key; -1: all but the last"},
       {offload::kUnlabelled, remat, LabelKey{{"remat", "device"}},
@@ -236,7 +239,7 @@ std::vector<Key> make_config_keys() {
        "who updates weights whose moments live in host memory: they come to the device, or the "
        "host computes"},
       {"prefetch_layers", offload,
-       NumberKey{&Config::prefetch_layers, 0, End::included, 64, End::included, -1},
+       NumberKey{{&Config::prefetch_layers, -1}, 0, End::included, 64, End::included, -1},
        "how many layers ahead of its use, or after it was made, a transfer may run; 0: the least "
        "memory, nothing is hidden; -1: as many as it takes"},
       {"hardware", offload, TextKey{&Config::hardware, true},
@@ -253,7 +256,7 @@ std::vector<Key> make_config_keys() {
        fraction(&Config::cosine_learning_rate_final_fraction),
        "learning rate at the schedule's end, as a part of the peak"},
       {"learning_rate_schedule_steps", optimizer,
-       IntegerKey{&Config::learning_rate_schedule_steps, 1, kMaxSteps, -1},
+       IntegerKey{{&Config::learning_rate_schedule_steps, -1}, 1, kMaxSteps, -1},
        "length of the schedule; -1: steps"},
       {"opt_type", optimizer, choice<&Config::opt_type>({"adamw", "lion", "sgd"}),
        "the optimizer: AdamW, Lion, or SGD with momentum"},
@@ -308,13 +311,13 @@ std::vector<Key> make_config_keys() {
        "lines of a .jsonl file that cannot be read are counted, and no error"},
       {"verify_token_files", data, FlagKey{&Config::verify_token_files},
        "token files are read whole, while steps go on, and compared with the hash that they hold"},
-      {"eval_interval", data, IntegerKey{&Config::eval_interval, 1, kMaxSteps, -1},
+      {"eval_interval", data, IntegerKey{{&Config::eval_interval, -1}, 1, kMaxSteps, -1},
        "steps between evaluations; -1: only at the end"},
-      {"eval_steps", data, IntegerKey{&Config::eval_steps, 1, kMaxSteps, -1},
+      {"eval_steps", data, IntegerKey{{&Config::eval_steps, -1}, 1, kMaxSteps, -1},
        "batches of an evaluation; -1: the whole file"},
 
       {"peak_tflops_per_device", report,
-       NumberKey{&Config::peak_tflops_per_device, 1e-6, End::included, 1e9, End::included, 0},
+       NumberKey{{&Config::peak_tflops_per_device, 0}, 1e-6, End::included, 1e9, End::included, 0},
        "what MFU is measured against; 0: measured at start"},
       {"profiler_steps", report, IntegerKey{&Config::profiler_steps, 0, kMaxSteps},
        "steps whose lanes are recorded in trace.json; 0: none"},

@@ -6,6 +6,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -32,19 +33,31 @@ enum class Section {
   report
 };
 
-// Where a key's value stands: in the config itself, or in the model that it describes.
+// Where a key's value stands: in the config itself, or in the model that it describes. Of a value
+// that may be unset, `unset` is what texts say instead.
 template <class T>
 class Place {
  public:
   Place(T Config::*own) : own_(own) {}
   Place(T models::DecoderConfig::*of_model) : of_model_(of_model) {}
+  Place(std::optional<T> Config::*optional, T unset) : optional_(optional), unset_(unset) {}
 
-  T& in(Config& config) const { return own_ ? config.*own_ : config.model.*of_model_; }
-  const T& in(const Config& config) const { return own_ ? config.*own_ : config.model.*of_model_; }
+  T get(const Config& config) const {
+    if (optional_) return (config.*optional_).value_or(unset_);
+    return own_ ? config.*own_ : config.model.*of_model_;
+  }
+  void set(Config& config, T value) const {
+    if (optional_)
+      config.*optional_ = value == unset_ ? std::optional<T>() : std::optional<T>(std::move(value));
+    else
+      (own_ ? config.*own_ : config.model.*of_model_) = std::move(value);
+  }
 
  private:
   T Config::*own_ = nullptr;
   T models::DecoderConfig::*of_model_ = nullptr;
+  std::optional<T> Config::*optional_ = nullptr;
+  T unset_ = {};
 };
 
 struct IntegerKey {

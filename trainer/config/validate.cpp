@@ -211,7 +211,7 @@ void check_data(const Config& config) {
 }
 
 void check_evaluation(const Config& config) {
-  if (config.eval_interval != -1 && config.eval_dataset_path.empty()) {
+  if (config.eval_interval && config.eval_dataset_path.empty()) {
     refuse(config, "eval_dataset_path", "a path, for " + described(config, "eval_interval"));
   }
 }

@@ -63,9 +63,9 @@ Room room_within(const Capacity& capacity, const MemoryByKind& memory, const Mem
 }  // namespace
 
 MemoryLimits memory_limits(const Config& config) {
-  auto bytes = [](double gibibytes) -> std::optional<int64_t> {
-    if (gibibytes == 0) return std::nullopt;
-    return static_cast<int64_t>(gibibytes * (int64_t{1} << 30));
+  auto bytes = [](const std::optional<double>& gibibytes) -> std::optional<int64_t> {
+    if (!gibibytes) return std::nullopt;
+    return static_cast<int64_t>(*gibibytes * (int64_t{1} << 30));
   };
   return {bytes(config.device_memory_limit), bytes(config.host_memory_limit)};
 }

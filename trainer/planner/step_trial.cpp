@@ -84,7 +84,7 @@ MemoryByKind StepTrials::memory(StepOptions options) const {
 
 double StepTrials::prefetch_layers(const StepOptions& options,
                                    const offload::LayoutOptions& layout) const {
-  if (config_.prefetch_layers >= 0) return config_.prefetch_layers;
+  if (config_.prefetch_layers) return *config_.prefetch_layers;
   return choose_prefetch_layers(plans_.model, layout, options, hardware_.target, hardware_);
 }
 

@@ -273,7 +273,8 @@ class Run {
 
   // Other than at the end.
   bool is_evaluated_after(int64_t steps, const RunEvaluation& evaluation) const {
-    return evaluation.evaluates() && steps < config_.steps && is_due(steps, config_.eval_interval);
+    return evaluation.evaluates() && steps < config_.steps &&
+           is_due(steps, config_.eval_interval.value_or(0));
   }
 
   // Whether the process before this one ended between its save and the evaluation after that.

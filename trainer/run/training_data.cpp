@@ -271,8 +271,8 @@ void open_validation(const Config& config, const data::BatchSchema& schema, cons
                           data::WindowRows::Remainder::padded);
   const data::BatchShape shape = schema.shape;
   result.validation_batches = data::sequential_batch_count(*rows, shape, rank.world_size);
-  if (config.eval_steps >= 0)
-    result.validation_batches = std::min(result.validation_batches, config.eval_steps);
+  if (config.eval_steps)
+    result.validation_batches = std::min(result.validation_batches, *config.eval_steps);
   const data::EvaluatedRows evaluated{
       .rows = rows,
       .count = std::min(rows->count(), result.validation_batches * shape.rows * rank.world_size),

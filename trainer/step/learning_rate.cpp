@@ -15,8 +15,7 @@ double LearningRate::at(int64_t step) const {
 }
 
 LearningRate learning_rate_schedule(const Config& config) {
-  int64_t steps =
-      config.learning_rate_schedule_steps < 0 ? config.steps : config.learning_rate_schedule_steps;
+  const int64_t steps = config.learning_rate_schedule_steps.value_or(config.steps);
   return {.peak = config.learning_rate,
           .final_fraction = config.cosine_learning_rate_final_fraction,
           .warmup_steps = std::llround(config.warmup_steps_fraction * static_cast<double>(steps)),

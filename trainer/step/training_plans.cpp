@@ -100,7 +100,7 @@ void require_part_for_each_device(const models::Model& model, offload::LayoutOpt
 
 double chosen_prefetch_layers(const Config& config, const models::Model& model,
                               const StepOptions& options, models::Target target) {
-  if (config.prefetch_layers >= 0) return config.prefetch_layers;
+  if (config.prefetch_layers) return *config.prefetch_layers;
   return choose_prefetch_layers(model, layout_options(config), options, target,
                                 named_hardware(config).value_or(offload::nominal_hardware(target)));
 }
@@ -179,9 +179,9 @@ StepOptions step_options(const Config& config, const models::Model& model, model
   offload::StagePolicy layers{
       .first = policy(actions_in_first_layers(config)), .offload_layers = {}, .others = {}};
   if (auto actions = actions_in_other_layers(config)) layers.others = policy(*actions);
-  if (config.offload_layers >= 0) layers.offload_layers = static_cast<int>(config.offload_layers);
+  if (config.offload_layers) layers.offload_layers = static_cast<int>(*config.offload_layers);
   StepOptions options{.policy = std::move(layers),
-                      .transfers = {.prefetch_layers = config.prefetch_layers},
+                      .transfers = {},
                       .micro_batches = config.gradient_accumulation_steps};
   // The gradients of toy_a are the result.
   if (config.toy != Toy::a) options.optimizer = optimizer_options(config);

@@ -70,7 +70,7 @@ TEST_P(Recipes, TrainFromAFolderToAFolder) {
   ASSERT_EQ(standin.exit_code, 0) << standin.output;
   ProgramResult result = run_program(
       TRAIN_PROGRAM " --config " + file + common +
-      " run_name=run steps=2 offload_layers=" + (config.offload_layers < 0 ? "-1" : "2") +
+      " run_name=run steps=2 offload_layers=" + (config.offload_layers ? "2" : "-1") +
       " load_parameters_path=" + (folder / "standin/model").string() +
       " tokenizer_path=" + std::string(LONGSHORE_SOURCE_DIR) + "/tests/goldens/tokenizers/" +
       recipe.tokenizer + " dataset_path=" + text.string());

@@ -47,7 +47,7 @@ constexpr const char* kHomes[] = {"optimizer_memory_host_offload", "gradient_mem
 
 void set_layers(Config& config, int64_t layers) {
   config.model.layers = layers;
-  if (config.offload_layers > layers) config.offload_layers = -1;
+  if (config.offload_layers > layers) config.offload_layers.reset();
 }
 
 const std::vector<Change>& changes() {
@@ -186,7 +186,7 @@ Config with_least_change(const Config& config, const Change& change, int64_t fit
     change.set(one, value);
     return one;
   };
-  return with(largest_between(fit, change.number->in(config), [&](int64_t value) {
+  return with(largest_between(fit, change.number->get(config), [&](int64_t value) {
     return spare_bytes(with(value), target, room_of);
   }));
 }
@@ -195,7 +195,7 @@ Config with_least_change(const Config& config, const Change& change, int64_t fit
 Config changed(const Config& config, const Change& change, models::Target target,
                const RoomOf& room_of) {
   Config result = config;
-  if (change.number && change.least < change.number->in(config)) {
+  if (change.number && change.least < change.number->get(config)) {
     change.set(result, change.least);
     if (spare_bytes(result, target, room_of) >= 0)
       return with_least_change(config, change, change.least, target, room_of);
@@ -275,9 +275,9 @@ std::optional<Config> combination_that_fits(const Config& config, models::Target
       const Change& change = change_of(key);
       if (!change.number) continue;
       Config before = found.config;
-      change.set(before, change.number->in(config));
+      change.set(before, change.number->get(config));
       found.config =
-          with_least_change(before, change, change.number->in(found.config), target, room_of);
+          with_least_change(before, change, change.number->get(found.config), target, room_of);
     }
     return found.config;
   }

@@ -137,8 +137,8 @@ std::set<std::string> searched_keys(const Config& config) {
 }
 
 std::optional<int> first_layers_set(const Config& config) {
-  if (config.offload_layers < 0) return std::nullopt;
-  return static_cast<int>(config.offload_layers);
+  if (!config.offload_layers) return std::nullopt;
+  return static_cast<int>(*config.offload_layers);
 }
 
 Config split_config(const LayerSplit& split) {
@@ -155,7 +155,7 @@ Config split_config(const LayerSplit& split) {
   for (const auto& [label, action] : first.actions) write(label, action, others.actions.at(label));
   write(offload::kUnlabelled, first.otherwise, others.otherwise);
   if ((has_others && !(first == others)) || first.offloads())
-    choose_value<int64_t>(config, "offload_layers", &Config::offload_layers, split.layers);
+    choose_value(config, "offload_layers", &Config::offload_layers, split.layers);
   const bool moves = first.offloads() || others.offloads() || has_states_on_host(config);
   if (moves && !is_set(config, "prefetch_layers"))
     choose_value(config, "prefetch_layers", &Config::prefetch_layers, split.prefetch_layers);

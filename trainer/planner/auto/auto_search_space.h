@@ -19,8 +19,8 @@ inline constexpr const char* kChosen = "auto";  // the origin of keys whose valu
 bool is_set(const Config& config, const char* key);
 
 // Sets the key and marks it as chosen, unless it has that value already.
-template <class T>
-void choose_value(Config& config, const char* key, T Config::*member, const T& value) {
+template <class T, class Value>
+void choose_value(Config& config, const char* key, T Config::*member, const Value& value) {
   if (config.*member == value) return;
   config.*member = value;
   config.origins[key] = kChosen;

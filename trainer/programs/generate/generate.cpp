@@ -108,7 +108,7 @@ class Generation {
       : backend_(make_backend(target)), arguments_(*backend_, ledger_) {
     layout_ = offload::lay_out(models::decoder(model), layout_options(config));
     offload::Transfers transfers;
-    if (config.prefetch_layers >= 0) transfers.prefetch_layers = config.prefetch_layers;
+    if (config.prefetch_layers) transfers.prefetch_layers = *config.prefetch_layers;
     const int64_t whole = std::min(prompt_tokens, kPrefillTokens);
     const std::array lengths{whole, std::max(prompt_tokens % whole, int64_t{1})};
     plans_ = plan_decoding(model, layout_, prompt_tokens + max_tokens, lengths, transfers, target);
