@@ -168,7 +168,7 @@ class Partitioner {
         &stage == &model_.stages.back() ? Schedule::back_to_back : Schedule::apart;
     auto made =
         std::make_shared<const Partition>(offload::partition(program, backward, policy, schedule));
-    if ((policy.name == "custom" || policy.name == kSaveAndOffload) && policy.offloads()) {
+    if ((policy.name == kCustom || policy.name == kSaveAndOffload) && policy.offloads()) {
       const StagePolicy& asked = policies_.of(stage.name);
       asked_[policy == asked.first ? &asked.first : &*asked.others].push_back(
           {&program, std::move(backward), made});

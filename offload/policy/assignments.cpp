@@ -101,7 +101,7 @@ class Combinations {
       : choices_(std::move(choices)), at_(choices_.size()) {}
 
   Policy policy() const {
-    Policy policy{.name = "custom"};
+    Policy policy{.name = kCustom};
     for (size_t i = 0; i < choices_.size(); ++i)
       for (const std::string& label : choices_[i].labels) {
         if (label == kUnlabelled)

@@ -33,8 +33,8 @@ const std::vector<std::vector<std::string>> kMlpOut{{"mlpwo"}};
 const std::vector<Row>& table() {
   using enum Action;
   static const std::vector<Row> rows{
-      {{"none", "keep every value the backward pass reads; compute nothing again"}, keep, {}},
-      {{"full", "keep the layer's input only; compute the rest again"}, remat, {}},
+      {{kNone, "keep every value the backward pass reads; compute nothing again"}, keep, {}},
+      {{kFull, "keep the layer's input only; compute the rest again"}, remat, {}},
       {{"minimal", "keep the results of all projections"},
        remat,
        {{keep, kQkv}, {keep, kOut}, {keep, kMlpIn}, {keep, kMlpOut}}},
@@ -62,7 +62,7 @@ const std::vector<Row>& table() {
         "keep the layer's input; the results of all projections in host memory"},
        remat,
        {{offload, kQkv}, {offload, kOut}, {offload, kMlpIn}, {offload, kMlpOut}}},
-      {{"custom", "keep the layer's input; each label as its own key says"}, remat, {}},
+      {{kCustom, "keep the layer's input; each label as its own key says"}, remat, {}},
   };
   return rows;
 }
@@ -101,7 +101,7 @@ Policy Policy::kept_on_device() const {
   return kept;
 }
 
-Policy keep_all() { return {.name = "none", .otherwise = Action::keep, .actions = {}}; }
+Policy keep_all() { return {.name = kNone, .otherwise = Action::keep, .actions = {}}; }
 
 Policy save_and_offload(std::span<const std::string> saved, std::span<const std::string> offloaded,
                         MemoryKind source, MemoryKind target) {
@@ -119,10 +119,20 @@ Policy save_and_offload(std::span<const std::string> saved, std::span<const std:
 std::span<const PolicyInfo> policies() {
   static const std::vector<PolicyInfo> infos = [] {
     std::vector<PolicyInfo> infos;
-    for (const Row& row : table()) infos.push_back(row.info);
+    for (const Row& row : table()) {
+      infos.push_back(row.info);
+      infos.back().may_offload =
+          row.info.name == kCustom ||
+          std::ranges::find(row.groups, Action::offload, &Group::action) != row.groups.end();
+    }
     return infos;
   }();
   return infos;
+}
+
+bool may_offload(const std::string& name) {
+  const auto info = std::ranges::find(policies(), name, &PolicyInfo::name);
+  return info == policies().end() ? name == kAuto : info->may_offload;
 }
 
 void require_policy_name(const std::string& name) {
@@ -141,7 +151,7 @@ Policy make_policy(const std::string& name, const std::map<std::string, Action>&
                           [&](const Row& row) { return row.info.name == name; });
   if (row == table().end())
     throw KeyError("remat_policy", "found " + name + ", expected a policy that is chosen");
-  if (name != "custom" && !custom.empty())
+  if (name != kCustom && !custom.empty())
     throw KeyError(custom.begin()->first,
                    "is read only with remat_policy: custom, found remat_policy: " + name);
 

@@ -51,15 +51,20 @@ Policy save_and_offload(std::span<const std::string> saved, std::span<const std:
 
 // In the place of a label, among the keys of `custom`: values without one.
 inline constexpr const char* kUnlabelled = "unlabelled";
-// A name that stands for whatever a planner chooses, of which make_policy() makes none.
-inline constexpr const char* kAuto = "auto";
+// Names of policies that other code asks for. kAuto stands for whatever a planner chooses:
+// make_policy() makes none of that name.
+inline constexpr const char *kNone = "none", *kFull = "full", *kCustom = "custom", *kAuto = "auto";
 
 // The names and what they do, as the docs and --help show them.
 struct PolicyInfo {
   std::string name;
   std::string meaning;
+  bool may_offload = false;  // some label, in some model
 };
 std::span<const PolicyInfo> policies();
+
+// Whether a policy of that name, which may be kAuto, may offload something.
+bool may_offload(const std::string& name);
 
 // Throws KeyError, of the key remat_policy, where `name` is neither a policy's nor kAuto.
 void require_policy_name(const std::string& name);

@@ -22,8 +22,7 @@ bool is_synthetic(const Config& config) { return config.dataset_type == DatasetT
 
 // Judged by the policy's name, since the model's layers are not known here.
 bool keeps_activations_on_device(const Config& config) {
-  const std::string& policy = config.remat_policy;
-  return policy != offload::kAuto && policy != "custom" && !policy.ends_with("_offloaded");
+  return !offload::may_offload(config.remat_policy);
 }
 
 bool moves_nothing(const Config& config) {

@@ -244,7 +244,7 @@ void validate_remat(const Config& config) {
   with_origin(config, [&] { offload::require_policy_name(config.remat_policy); });
   bool is_auto = config.remat_policy == offload::kAuto;
   for (const auto& [label, actions] : config.label_actions) {
-    if (config.remat_policy != "custom" && !is_auto)
+    if (config.remat_policy != offload::kCustom && !is_auto)
       refuse(config, label,
              "this key only with remat_policy: custom or auto, not with " +
                  described(config, "remat_policy"));

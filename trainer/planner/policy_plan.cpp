@@ -10,7 +10,7 @@ namespace longshore::trainer {
 Config with_policy(Config config, const std::string& policy) {
   if (policy != config.remat_policy) config.origins["remat_policy"] = "--policies";
   config.remat_policy = policy;
-  if (policy != "custom" && policy != offload::kAuto) config.label_actions.clear();
+  if (policy != offload::kCustom && policy != offload::kAuto) config.label_actions.clear();
   if (policy != offload::kAuto) {
     config.auto_micro_batch = false;
     config.origins.erase("auto_micro_batch");
@@ -21,7 +21,7 @@ Config with_policy(Config config, const std::string& policy) {
 
 void require_remat_keys_read(Config config, const std::vector<std::string>& policies) {
   for (const std::string& policy : policies) {
-    if (policy == "custom" || policy == offload::kAuto) config.label_actions.clear();
+    if (policy == offload::kCustom || policy == offload::kAuto) config.label_actions.clear();
     if (policy == offload::kAuto) config.auto_micro_batch = false;
   }
   validate_remat(config);

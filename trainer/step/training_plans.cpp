@@ -139,7 +139,7 @@ std::optional<StepOptions> keeping_all_in_less(const Config& config, const model
                                                const StepPlans& step_of_first,
                                                models::Target target) {
   const offload::LayoutOptions layout = layout_options(config);
-  if (config.remat_policy == "none" || config.remat_policy == "custom" ||
+  if (config.remat_policy == offload::kNone || config.remat_policy == offload::kCustom ||
       options.policy.offloads() || !has_transfers(layout.any_on_host(), layout.mesh, options))
     return std::nullopt;
   StepOptions keeping = options;

@@ -209,7 +209,7 @@ class Adviser {
     };
     std::vector<Faster> faster;
     for (const offload::PolicyInfo& info : offload::policies()) try {
-        if (info.name == "custom" || info.name == config_.remat_policy) continue;
+        if (info.name == offload::kCustom || info.name == config_.remat_policy) continue;
         Config config = with_policy(config_, info.name);
         StepOptions options = options_of(config);
         const double seconds = trial(options, layout_options(config_)).times.step;
@@ -221,7 +221,7 @@ class Adviser {
     std::ranges::stable_sort(faster, {}, &Faster::seconds);
     std::vector<Line> lines;
     for (const Faster& one : faster) {
-      const bool is_none = one.config.remat_policy == "none";
+      const bool is_none = one.config.remat_policy == offload::kNone;
       if (!lines.empty() && !is_none) continue;
       if (!room_for(trials_.memory(one.options)).fits()) continue;
       lines.push_back(setting(Rank::policy, changed_settings(config_, one.config), base_.times.step,

@@ -64,7 +64,7 @@ std::vector<std::string> policy_names(const Config& config, const std::vector<st
   if (names != kAllPolicies) return names;
   std::vector<std::string> all;
   for (const offload::PolicyInfo& info : offload::policies())
-    if (info.name != "custom") all.push_back(info.name);
+    if (info.name != offload::kCustom) all.push_back(info.name);
   return all;
 }
 

@@ -53,9 +53,9 @@ void set_layers(Config& config, int64_t layers) {
 const std::vector<Change>& changes() {
   using Target = models::Target;
   static const std::vector<Change> changes{
-      {"remat_policy", [](const Config& c, Target) { return c.remat_policy != "full"; },
+      {"remat_policy", [](const Config& c, Target) { return c.remat_policy != offload::kFull; },
        [](Config& c) {
-         c.remat_policy = "full";
+         c.remat_policy = offload::kFull;
          c.label_actions.clear();
          c.auto_micro_batch = false;
        }},

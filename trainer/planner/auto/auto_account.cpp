@@ -65,7 +65,7 @@ std::string why(const SimulatedPlan& one, const SimulatedPlan& choice) {
 
 std::string summary(const Config& config) {
   std::string text = config.remat_policy;
-  if (text == "custom") {
+  if (text == offload::kCustom) {
     int64_t layers = config.offload_layers.value_or(-1), others = config.model.layers - layers;
     bool differs = std::ranges::any_of(
         config.label_actions, [](const auto& actions) { return actions.second.size() > 1; });
@@ -107,7 +107,7 @@ std::string text(const AutoChoice& choice) {
   for (size_t i = 1; i < choice.plans.size(); ++i) {
     const SimulatedPlan& one = choice.plans[i];
     const std::string& policy = one.config.remat_policy;
-    bool is_custom = policy == "custom";
+    bool is_custom = policy == offload::kCustom;
     if (is_custom && !one.room.fits()) continue;
     if (shown.count(policy) >= (is_custom ? kRunnersUp : 1)) continue;
     shown.insert(policy);

@@ -14,7 +14,7 @@ using offload::Policy;
 std::vector<NamedPolicy> named_policies(const models::Stage& stage, const Hardware& hardware) {
   std::vector<NamedPolicy> named;
   for (const offload::PolicyInfo& info : offload::policies()) try {
-      if (info.name == "custom") continue;
+      if (info.name == offload::kCustom) continue;
       const Policy policy = offload::make_policy(info.name, {}, stage.programs[0]);
       named.push_back({info.name, assign(stage, policy, hardware),
                        assign(stage, policy.kept_on_device(), hardware)});
@@ -34,10 +34,11 @@ std::shared_ptr<const LayerChoices> layer_choices(
     const models::Model& model, const std::map<std::string, offload::Action>& fixed,
     int64_t micro_batches, const Hardware& hardware) {
   const models::Stage& stage = main_stage(model);
-  offload::make_policy("custom", fixed, stage.programs[0]);  // throws if they do not suit the model
+  offload::make_policy(offload::kCustom, fixed,
+                       stage.programs[0]);  // throws if they do not suit the model
   auto choices = std::make_shared<LayerChoices>(LayerChoices{
       .assignments = offload::assignments(stage, fixed, hardware),
-      .full = assign(stage, offload::make_policy("full", {}, stage.programs[0]), hardware),
+      .full = assign(stage, offload::make_policy(offload::kFull, {}, stage.programs[0]), hardware),
       .layers = static_cast<int>(stage.layers.size()),
       .micro_batches = micro_batches});
   choices->count_for_all = choices->assignments.size();

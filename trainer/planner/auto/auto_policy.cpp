@@ -42,7 +42,8 @@ std::optional<AutoChoice> choose_among(std::vector<SimulatedPlan> plans) {
     // Rounded to whole percent of what the fastest plan moves, so that batches and results, which
     // every plan moves, do not decide.
     const double moved = std::round(100 * one.moved_bytes / (1 + plans[0].moved_bytes));
-    return std::tuple{moved, one.config.remat_policy == "custom", total_peak_bytes(one.memory)};
+    return std::tuple{moved, one.config.remat_policy == offload::kCustom,
+                      total_peak_bytes(one.memory)};
   };
   auto choice = std::min_element(plans.begin(), slower,
                                  [&](const auto& a, const auto& b) { return cost(a) < cost(b); });

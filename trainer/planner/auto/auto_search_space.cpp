@@ -109,7 +109,7 @@ std::vector<BasePlan> base_plans(const Config& config, models::Target target,
     const size_t before = bases.size();
     bases.resize(before + homes.size());
     parallel_for(homes.size(), [&](size_t i) {
-      const PolicyPlan full = plan_policy(named_config(homes[i], "full"), target, hardware);
+      const PolicyPlan full = plan_policy(named_config(homes[i], offload::kFull), target, hardware);
       bases[before + i] = base_plan(homes[i], choices, full, hardware);
     });
   }
@@ -146,7 +146,7 @@ Config split_config(const LayerSplit& split) {
   const offload::Policy &first = choices.assignments[split.first].policy,
                         &others = choices.assignments[split.others].policy;
   Config config = split.base->config;
-  set_policy(config, "custom");
+  set_policy(config, offload::kCustom);
   const bool has_others = split.layers < choices.layers;
   auto write = [&](const std::string& label, Action action, Action action_of_others) {
     config.label_actions[label] = action_texts(action, has_others ? action_of_others : action);
