@@ -140,8 +140,8 @@ class Adviser {
   }
 
   bool is_worth(const Lever& lever, double gain) const {
-    const double least = lever.changes_results ? kGainWorthOtherResults : kNegligibleGain;
-    return gain >= least * basis_.own().times.step;
+    if (lever.changes_results) return gain >= kGainWorthOtherResults * basis_.own().times.step;
+    return gain > 0 && !basis_.is_negligible(gain);
   }
 
   std::vector<AdviceLine> advice_on_lever(const Lever& lever) const try {
