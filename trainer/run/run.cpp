@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cmath>
 #include <filesystem>
 #include <memory>
 #include <new>
@@ -19,7 +17,6 @@
 #include "base/refusals.h"
 #include "base/stop_signal.h"
 #include "base/text.h"
-#include "base/timing.h"
 #include "data/rows/prefetched_batches.h"
 #include "data/rows/token_file_check.h"
 #include "models/hf/config.h"
@@ -36,10 +33,8 @@
 #include "trainer/run/metrics.h"
 #include "trainer/run/run_checkpoints.h"
 #include "trainer/run/run_evaluation.h"
+#include "trainer/run/run_steps.h"
 #include "trainer/run/summary.h"
-#include "trainer/step/flops.h"
-#include "trainer/step/learning_rate.h"
-#include "trainer/step/step_recorder.h"
 #include "trainer/step/training_session.h"
 #include "trainer/weights/saved_state.h"
 #include "trainer/weights/text_files.h"
@@ -48,7 +43,6 @@ namespace longshore::trainer {
 namespace {
 
 namespace fs = std::filesystem;
-using Clock = std::chrono::steady_clock;
 using offload::MemoryKind;
 
 std::string parameters_text(const models::ParameterCount& count) {
@@ -83,7 +77,8 @@ std::vector<std::string> contents(const fs::path& folder) {
 class Run {
  public:
   explicit Run(const PlannedRun& planned)
-      : config_(planned.config),
+      : planned_(planned),
+        config_(planned.config),
         plans_(planned.plans),
         opened_(planned.opened),
         backend_(planned.backend),
@@ -92,10 +87,6 @@ class Run {
         stop_(world_),
         whole_(whole(plans_.layout)),
         model_(decoder_config(config_, backend_.target())),
-        flops_(training_flops(plans_.model, config_.gradient_accumulation_steps)),
-        non_finite_(folder_for_dumps()),
-        recorder_(opened_.first_step() + config_.skip_first_n_steps_for_profiler,
-                  config_.profiler_steps),
         checkpoints_(opened_, world_, console_.log()) {}
 
   void operator()() {
@@ -111,8 +102,8 @@ class Run {
           "warning: load_parameters_path is empty, so the adapter is for random weights, which are "
           "saved nowhere");
     if (stops_before_training()) return;
-    peak_ = find_peak(config_, model_.dtype, backend_);
-    console_.line("MFU is against " + peak_.description);
+    const Peak peak = find_peak(config_, model_.dtype, backend_);
+    console_.line("MFU is against " + peak.description);
     session_.emplace(plans_, backend_, first_values_here());
     if (!session_->loaded().empty()) console_.line(session_->loaded());
     Manifest described =
@@ -130,7 +121,7 @@ class Run {
     if (config_.enable_checkpointing) enable_checkpoints(std::move(described));
     if (stops_before_training()) return;
     try {
-      train_and_finish();
+      train_and_finish(peak);
     } catch (const std::exception& error) {
       if (!is_out_of_memory(error)) throw;
       explain_shortage(error);
@@ -199,7 +190,8 @@ class Run {
     return true;
   }
 
-  void train_and_finish() {
+  void train_and_finish(const Peak& peak) {
+    RunSteps steps(planned_, *session_, checkpoints_, peak);
     RunEvaluation evaluation(config_, plans_, opened_.data, backend_, *session_, world_);
     const int64_t first = opened_.first_step(), micro_batches = config_.gradient_accumulation_steps;
     data::PrefetchedBatches batches(opened_.data.training, first * micro_batches,
@@ -222,7 +214,7 @@ class Run {
       const bool is_last = i + 1 == config_.steps;
       const bool is_evaluated = is_evaluated_after(i + 1, evaluation);
       const bool is_saved = checkpoints_.are_enabled() && is_due(i + 1, config_.checkpoint_period);
-      const StepMetrics step = train_step(batches, i, is_last || is_evaluated || is_saved);
+      const StepMetrics step = steps.run(batches, i, is_last || is_evaluated || is_saved);
       done_ = i + 1;
       all_steps_.add(step);
       own_steps_.add(step);
@@ -236,18 +228,18 @@ class Run {
         console_.progress(i + 1, config_.steps,
                           training_seconds / (i + 1 - first) * (config_.steps - i - 1),
                           checkpoints_.progress());
-      check_finite(step);
+      steps.require_finite(step);
       if (is_saved && !is_last) {
         sync_metrics();
         checkpoints_.save(save_point(i + 1));
       }
       if (is_evaluated && !stop_.is_asked()) validate_after(i + 1, evaluation);
       if (!is_last && stop_.is_asked()) {
-        end_recording();
+        steps.end_recording();
         return stop(i + 1);
       }
     }
-    end_recording();
+    steps.end_recording();
     sync_metrics();
     if (data_check_) data_check_->finish(StopSignal::is_there);
     checkpoints_.save_last(save_point(config_.steps));
@@ -312,47 +304,6 @@ class Run {
     for (const std::string& line : contents(directory())) console_.line(line);
   }
 
-  StepMetrics train_step(data::PrefetchedBatches& batches, int64_t i, bool is_flushed) {
-    const auto start = Clock::now();
-    batch_.clear();
-    for (int64_t m = 0; m < config_.gradient_accumulation_steps; ++m)
-      batch_.push_back(batches.next());
-    int64_t weights = 0;
-    for (const data::Batch& batch : batch_) weights += batch.total_weights;
-    const StepScalars scalars{.learning_rate = learning_rate_schedule(config_).at(i),
-                              .number = i + 1,
-                              .total_weights = world_.sum(weights)};
-    const StepResult result =
-        recorder_.run(session_->step(), i, start, batch_, scalars, session_->ledger());
-    if (is_flushed) session_->step().flush(session_->ledger());
-    const double seconds = seconds_since(start);
-    if (recorder_.ends_with(i)) write_trace();
-    const StepMetrics metrics{
-        .step = i,
-        .seconds = seconds,
-        .loss = result.loss,
-        .gradient_norm = result.gradient_norm,
-        .learning_rate = scalars.learning_rate,
-        .total_weights = result.total_weights,
-        .tokens_per_second_per_device = static_cast<double>(tokens_per_step(config_)) / seconds,
-        .tflops_per_device = flops_ / seconds / 1e12,
-        .mfu = flops_ / seconds / peak_.flops_per_second,
-        .device_peak_bytes = session_->peak_bytes(MemoryKind::device),
-        .pinned_host_peak_bytes = session_->peak_bytes(MemoryKind::pinned_host),
-        .checkpoint_stall_seconds = checkpoints_.take_stall_seconds()};
-    console_.line(text(metrics));
-    return metrics;
-  }
-
-  void write_trace() {
-    if (world_.is_first()) console_.line(recorder_.write(plans_.step, directory() / kTraceFile));
-  }
-
-  // Fewer steps than were to be recorded.
-  void end_recording() {
-    if (recorder_.is_recording()) write_trace();
-  }
-
   // What holds memory goes before anything is planned anew.
   [[noreturn]] void explain_shortage(const std::exception& error) {
     checkpoints_.finish();
@@ -368,25 +319,6 @@ class Run {
       account += "nothing is left to plan with";
     }
     throw OutOfMemoryError(account);
-  }
-
-  // A step whose gradient is not finite can be skipped as, with clipping, its factor was 0.
-  void check_finite(const StepMetrics& metrics) {
-    const std::string account = non_finite_.account(metrics, batch_);
-    if (account.empty()) return;
-    if (config_.on_non_finite == OnNonFinite::skip && !std::isfinite(metrics.gradient_norm))
-      return console_.line(account + "; skipped: weights and moments are as before");
-    checkpoints_.finish();
-    const std::string advice = checkpoints_.advice();
-    throw Error(advice.empty() ? account : account + ". " + advice);
-  }
-
-  // Every process has a part of the batch.
-  fs::path folder_for_dumps() const {
-    if (world_.is_first()) return directory();
-    const fs::path folder = directory() / fmt::format("rank-{}", world_.rank());
-    require_folder(folder);
-    return folder;
   }
 
   void stop(int64_t done) {
@@ -416,6 +348,7 @@ class Run {
     return validation;
   }
 
+  const PlannedRun& planned_;
   const Config& config_;
   const TrainingPlans& plans_;
   const OpenedRun& opened_;
@@ -425,14 +358,9 @@ class Run {
   AgreedStop stop_;
   const offload::ParameterLayout whole_;  // of all processes together
   const models::DecoderConfig model_;
-  const double flops_;  // of a step
-  Peak peak_;
-  std::vector<data::Batch> batch_;       // of the step at hand, by micro-batch
   int64_t done_ = opened_.first_step();  // steps
   StepFigures all_steps_;  // of the first process: also those before the run was resumed
   StepFigures own_steps_;  // since this process began
-  NonFiniteSteps non_finite_;
-  StepRecorder recorder_;
   std::optional<MetricsFile> metrics_;  // of the first process
   std::optional<TrainingSession> session_;
   std::optional<data::TokenFileCheck> data_check_;

@@ -1,0 +1,96 @@
+#include "trainer/run/run_steps.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/timing.h"
+#include "trainer/config/run_files.h"
+#include "trainer/step/flops.h"
+#include "trainer/step/learning_rate.h"
+
+namespace longshore::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+using offload::MemoryKind;
+
+// Every process has a part of the batch.
+fs::path folder_for_dumps(const PlannedRun& run) {
+  const fs::path& directory = run.opened.directory->path();
+  if (run.world.is_first()) return directory;
+  const fs::path folder = directory / fmt::format("rank-{}", run.world.rank());
+  require_folder(folder);
+  return folder;
+}
+
+}  // namespace
+
+RunSteps::RunSteps(const PlannedRun& run, TrainingSession& session, RunCheckpoints& checkpoints,
+                   const Peak& peak)
+    : run_(run),
+      session_(session),
+      checkpoints_(checkpoints),
+      peak_(peak),
+      flops_(training_flops(run.plans.model, run.config.gradient_accumulation_steps)),
+      non_finite_(folder_for_dumps(run)),
+      recorder_(run.opened.first_step() + run.config.skip_first_n_steps_for_profiler,
+                run.config.profiler_steps) {}
+
+StepMetrics RunSteps::run(data::PrefetchedBatches& batches, int64_t i, bool is_flushed) {
+  const auto start = Clock::now();
+  batch_.clear();
+  for (int64_t m = 0; m < run_.config.gradient_accumulation_steps; ++m)
+    batch_.push_back(batches.next());
+  int64_t weights = 0;
+  for (const data::Batch& batch : batch_) weights += batch.total_weights;
+  const StepScalars scalars{.learning_rate = learning_rate_schedule(run_.config).at(i),
+                            .number = i + 1,
+                            .total_weights = run_.world.sum(weights)};
+  const StepResult result =
+      recorder_.run(session_.step(), i, start, batch_, scalars, session_.ledger());
+  if (is_flushed) session_.step().flush(session_.ledger());
+  const double seconds = seconds_since(start);
+  if (recorder_.ends_with(i)) write_trace();
+  const StepMetrics metrics{
+      .step = i,
+      .seconds = seconds,
+      .loss = result.loss,
+      .gradient_norm = result.gradient_norm,
+      .learning_rate = scalars.learning_rate,
+      .total_weights = result.total_weights,
+      .tokens_per_second_per_device = static_cast<double>(tokens_per_step(run_.config)) / seconds,
+      .tflops_per_device = flops_ / seconds / 1e12,
+      .mfu = flops_ / seconds / peak_.flops_per_second,
+      .device_peak_bytes = session_.peak_bytes(MemoryKind::device),
+      .pinned_host_peak_bytes = session_.peak_bytes(MemoryKind::pinned_host),
+      .checkpoint_stall_seconds = checkpoints_.take_stall_seconds()};
+  run_.console.line(text(metrics));
+  return metrics;
+}
+
+void RunSteps::write_trace() {
+  if (run_.world.is_first())
+    run_.console.line(recorder_.write(run_.plans.step, run_.opened.directory->path() / kTraceFile));
+}
+
+void RunSteps::end_recording() {
+  if (recorder_.is_recording()) write_trace();
+}
+
+// A step whose gradient is not finite can be skipped as, with clipping, its factor was 0.
+void RunSteps::require_finite(const StepMetrics& metrics) {
+  const std::string account = non_finite_.account(metrics, batch_);
+  if (account.empty()) return;
+  if (run_.config.on_non_finite == OnNonFinite::skip && !std::isfinite(metrics.gradient_norm))
+    return run_.console.line(account + "; skipped: weights and moments are as before");
+  checkpoints_.finish();
+  const std::string advice = checkpoints_.advice();
+  throw Error(advice.empty() ? account : account + ". " + advice);
+}
+
+}  // namespace longshore::trainer

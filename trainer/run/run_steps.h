@@ -1,0 +1,46 @@
+// RunSteps runs a run's steps one by one: their batches, their metrics, their trace, and what to do
+// about numbers that are not finite.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "data/rows/prefetched_batches.h"
+#include "trainer/calibration/peak.h"
+#include "trainer/run/faults.h"
+#include "trainer/run/metrics.h"
+#include "trainer/run/run.h"
+#include "trainer/run/run_checkpoints.h"
+#include "trainer/step/step_recorder.h"
+#include "trainer/step/training_session.h"
+
+namespace longshore::trainer {
+
+class RunSteps {
+ public:
+  // Keeps references to what it is given.
+  RunSteps(const PlannedRun& run, TrainingSession& session, RunCheckpoints& checkpoints,
+           const Peak& peak);
+
+  // Step number `i`, of the next batches. A flushed one leaves parameters updated.
+  StepMetrics run(data::PrefetchedBatches& batches, int64_t i, bool is_flushed);
+  // Throws Error where the step that was run last has numbers that are not finite, unless it was
+  // skipped as on_non_finite says.
+  void require_finite(const StepMetrics& metrics);
+  // Writes the trace of fewer steps than were to be recorded.
+  void end_recording();
+
+ private:
+  void write_trace();
+
+  const PlannedRun& run_;
+  TrainingSession& session_;
+  RunCheckpoints& checkpoints_;
+  const Peak peak_;
+  const double flops_;              // of a step
+  std::vector<data::Batch> batch_;  // of the step at hand, by micro-batch
+  NonFiniteSteps non_finite_;
+  StepRecorder recorder_;
+};
+
+}  // namespace longshore::trainer
