@@ -48,6 +48,8 @@ enum class DatasetType { synthetic, tokens, documents };
 struct DatasetFile {
   std::filesystem::path path;
   std::optional<double> weight;
+
+  bool operator==(const DatasetFile&) const = default;
 };
 
 struct Config {
