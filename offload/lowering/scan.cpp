@@ -24,38 +24,6 @@ std::string state_name(const std::string& stage, int layer, const std::string& s
   return stage + "." + std::to_string(layer) + "." + state;
 }
 
-// --- losses, which layers and micro-batches add up
-
-Operand Scan::loss_argument(OutputRole role) {
-  const char* name = role == OutputRole::loss ? kLoss : kAuxiliaryLoss;
-  return builder_.argument(name, Type{}, MemoryKind::device, Category::batch);
-}
-
-bool Scan::begins_loss(OutputRole role) {
-  return begins_step(options_.micro_batch) && losses_begun_.insert(role).second;
-}
-
-// Later losses are added to the first, which therefore lies elsewhere if anything else reads it.
-void Scan::bind_loss(const Program& program, ValueId value, OutputRole role,
-                     PlanBuilder::Bindings& bindings) {
-  const bool is_read = std::ranges::any_of(program.nodes, [&](const models::Node& node) {
-    return std::ranges::find(node.in, value) != node.in.end();
-  });
-  if (is_read || !begins_loss(role)) return;
-  bindings.resize(program.values.size());
-  bindings[value.index] = loss_argument(role);
-}
-
-void Scan::finish_loss(ValueId value, OutputRole role, const PlanBuilder::Bindings& bindings,
-                       const Scope& scope) {
-  const Operand sum = loss_argument(role), part = bindings[value.index];
-  if (part.buffer == sum.buffer) return;
-  if (begins_loss(role))
-    builder_.move(part, sum, scope);
-  else
-    builder_.add(sum, part, scope);
-}
-
 // --- forward
 
 std::map<ValueId, Scan::Key> Scan::feeders(const Program& program, int stage, int layer) const {
@@ -120,14 +88,14 @@ void Scan::run_forward(const Program& program, int stage, int layer,
   };
   for (const Output& output : program.outputs)
     if (is_loss(output.role) && runs_here(output) && !is_residual(output.value))
-      bind_loss(program, output.value, output.role, bindings);
+      losses_->bind(program, output.value, output.role, bindings);
   builder_.run(program, bindings, scope, Lane::compute, after);
   for (size_t o = 0; o < program.outputs.size(); ++o) {
     const Output& output = program.outputs[o];
     if (output.role == OutputRole::value || output.role == OutputRole::later_layers)
       outputs_[{stage, layer, static_cast<int>(o)}] = bindings[output.value.index];
     else if (is_loss(output.role) && runs_here(output))
-      finish_loss(output.value, output.role, bindings, scope);
+      losses_->add(output.value, output.role, bindings, scope);
   }
 }
 
@@ -139,6 +107,7 @@ void Scan::give_to_host(const std::string& name, const Operand& value, const Sco
 
 void Scan::forward(Carries carries) {
   options_ = {.policy = keep_all()};
+  losses_.emplace(builder_, options_.micro_batch);
   for (int stage = 0; stage < static_cast<int>(model_.stages.size()); ++stage) {
     const models::Stage& s = model_.stages[stage];
     bool returns = carries == Carries::returned && s.is_scan();
@@ -310,7 +279,7 @@ void Scan::run_backward(int stage, int layer) {
     return std::ranges::find(partition.forward.outputs, output, &Output::value)->role;
   };
   for (const auto& [output, value] : partition.remade_outputs)
-    bind_loss(backward, value, role_of(output), bindings);
+    losses_->bind(backward, value, role_of(output), bindings);
 
   auto tell = [&](const ParameterLayout::Location& location) {
     if (options_.on_parameter_gradient) options_.on_parameter_gradient(location, scope);
@@ -329,10 +298,10 @@ void Scan::run_backward(int stage, int layer) {
       tell(made->second);
   }
   for (const auto& [output, value] : partition.remade_outputs)
-    finish_loss(value, role_of(output), bindings, scope);
+    losses_->add(value, role_of(output), bindings, scope);
   add_input_gradients(stage, layer, bindings);
-  continue_reductions(scope);
-  begin_reductions(l, scope);
+  reductions_->go_on(scope);
+  for (const auto& [value, location] : l.final_gradients) reductions_->add(location.bucket, scope);
 }
 
 void Scan::add_input_gradients(int stage, int layer, const PlanBuilder::Bindings& bindings) {
@@ -344,30 +313,12 @@ void Scan::add_input_gradients(int stage, int layer, const PlanBuilder::Bindings
                           {model_.stages[stage].name, layer, Phase::backward});
 }
 
-void Scan::begin_reductions(const Layer& layer, const Scope& scope) {
-  for (const auto& [value, location] : layer.final_gradients) {
-    if (--gradients_missing_.at(location.bucket) > 0) continue;
-    if (operands_.layout().mesh.devices() > 1) {
-      operands_.reduce(location.bucket, options_.micro_batch, scope);
-      reducing_.push_back(location.bucket);
-    } else if (options_.on_bucket_gradients) {
-      options_.on_bucket_gradients(location.bucket);
-    }
-  }
-}
-
-void Scan::continue_reductions(const Scope& scope) {
-  std::erase_if(reducing_, [&](int bucket) {
-    if (!operands_.continue_reduction(bucket, options_.micro_batch, scope)) return false;
-    if (options_.on_bucket_gradients) options_.on_bucket_gradients(bucket);
-    return true;
-  });
-}
-
 // --- before a pass
 
 void Scan::prepare(const PassOptions& options) {
   options_ = options;
+  losses_.emplace(builder_, options.micro_batch);
+  reductions_.emplace(operands_, options_);
   const bool adds = !begins_step(options.micro_batch) && !operands_.gradients_start_anew();
   LayerPartitions partitions = partition_layers(
       model_, options.policy, adds ? InitialGradients::earlier_sums : InitialGradients::nothing);
@@ -394,7 +345,7 @@ void Scan::find_final_gradients() {
         if (!seen.insert(name).second) continue;
         ParameterLayout::Location location = operands_.layout().by_name.at(name);
         l.final_gradients[g.of] = location;
-        ++gradients_missing_[location.bucket];
+        reductions_->expect(location.bucket);
       }
     }
   for (const auto& [name, location] : operands_.layout().by_name)
@@ -450,8 +401,7 @@ void Scan::train(const PassOptions& options) {
   for (int stage = stages - 1; stage >= 0; --stage)
     for (int layer = static_cast<int>(layers_[stage].size()) - 1; layer >= 0; --layer)
       if (!layers_[stage][layer].partition->gradients.empty()) run_backward(stage, layer);
-  while (!reducing_.empty())
-    continue_reductions({.stage = model_.stages[0].name, .phase = Phase::backward});
+  reductions_->finish({.stage = model_.stages[0].name, .phase = Phase::backward});
 }
 
 }  // namespace longshore::offload

@@ -6,12 +6,13 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "models/ir/model.h"
+#include "offload/lowering/gradient_reductions.h"
 #include "offload/lowering/layer_partitions.h"
+#include "offload/lowering/loss_sums.h"
 #include "offload/lowering/pass_operands.h"
 
 namespace longshore::offload {
@@ -25,9 +26,7 @@ std::string state_name(const std::string& stage, int layer, const std::string& s
 // What enters that layer of a scan; with the number of layers, what leaves the last.
 std::string carry_name(const std::string& stage, int layer);
 
-// Losses end up in the device arguments "loss" and "auxiliary_loss".
-inline constexpr const char* kLoss = "loss";
-inline constexpr const char* kAuxiliaryLoss = "auxiliary_loss";
+// Losses end up in the device arguments kLoss and kAuxiliaryLoss.
 inline constexpr const char* kLossGradient = "loss_gradient";
 inline constexpr const char* kAuxiliaryLossGradient = "auxiliary_loss_gradient";
 
@@ -80,17 +79,8 @@ class Scan {
   WeightGradients bind_weight_gradients(int stage, int layer, PlanBuilder::Bindings& bindings);
   Operand home_of_gradient(int stage, int layer, models::ValueId weight);
   void add_input_gradients(int stage, int layer, const PlanBuilder::Bindings& bindings);
-  void begin_reductions(const Layer& layer, const Scope& scope);
-  void continue_reductions(const Scope& scope);
   void give_to_host(const std::string& name, const Operand& value, const Scope& scope);
-  // Whether the step has no loss of that role yet; from then on it has.
-  bool begins_loss(models::OutputRole role);
-  void bind_loss(const models::Program& program, models::ValueId value, models::OutputRole role,
-                 PlanBuilder::Bindings& bindings);
-  void finish_loss(models::ValueId value, models::OutputRole role,
-                   const PlanBuilder::Bindings& bindings, const Scope& scope);
   void add_output_gradient(Key key, const Operand& gradient, const Scope& scope);
-  Operand loss_argument(models::OutputRole role);
 
   const models::Model& model_;
   PassOperands& operands_;
@@ -98,9 +88,8 @@ class Scan {
   PassOptions options_;
   std::vector<std::vector<Layer>> layers_;             // by stage
   std::map<Key, Operand> outputs_, output_gradients_;  // of roles that others read
-  std::map<int, int> gradients_missing_;               // by bucket, of this pass
-  std::vector<int> reducing_;                          // buckets
-  std::set<models::OutputRole> losses_begun_;
+  std::optional<LossSums> losses_;                     // of this pass
+  std::optional<GradientReductions> reductions_;       // likewise
   std::vector<LayerPlan> layer_plans_;
 };
 

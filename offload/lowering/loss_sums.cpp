@@ -1,0 +1,39 @@
+#include "offload/lowering/loss_sums.h"
+
+#include <algorithm>
+
+namespace longshore::offload {
+
+using models::OutputRole;
+using models::ValueId;
+
+Operand LossSums::argument(OutputRole role) {
+  const char* name = role == OutputRole::loss ? kLoss : kAuxiliaryLoss;
+  return builder_.argument(name, models::Type{}, MemoryKind::device, Category::batch);
+}
+
+bool LossSums::begins(OutputRole role) {
+  return begins_step(micro_batch_) && begun_.insert(role).second;
+}
+
+void LossSums::bind(const models::Program& program, ValueId value, OutputRole role,
+                    PlanBuilder::Bindings& bindings) {
+  const bool is_read = std::ranges::any_of(program.nodes, [&](const models::Node& node) {
+    return std::ranges::find(node.in, value) != node.in.end();
+  });
+  if (is_read || !begins(role)) return;
+  bindings.resize(program.values.size());
+  bindings[value.index] = argument(role);
+}
+
+void LossSums::add(ValueId value, OutputRole role, const PlanBuilder::Bindings& bindings,
+                   const Scope& scope) {
+  const Operand sum = argument(role), part = bindings[value.index];
+  if (part.buffer == sum.buffer) return;
+  if (begins(role))
+    builder_.move(part, sum, scope);
+  else
+    builder_.add(sum, part, scope);
+}
+
+}  // namespace longshore::offload
