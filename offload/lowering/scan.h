@@ -26,7 +26,7 @@ std::string state_name(const std::string& stage, int layer, const std::string& s
 // What enters that layer of a scan; with the number of layers, what leaves the last.
 std::string carry_name(const std::string& stage, int layer);
 
-// Losses end up in the device arguments kLoss and kAuxiliaryLoss.
+// The scalars that the gradients of a step's losses begin with.
 inline constexpr const char* kLossGradient = "loss_gradient";
 inline constexpr const char* kAuxiliaryLossGradient = "auxiliary_loss_gradient";
 
