@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "trainer/step/estimate.h"
+
 namespace longshore::trainer {
 namespace {
 
