@@ -6,8 +6,6 @@
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
 
-#include <atomic>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -15,11 +13,12 @@
 #include <map>
 #include <mutex>
 #include <set>
-#include <thread>
 #include <utility>
 
 #include "base/cuda_check.h"
 #include "base/error.h"
+#include "offload/backends/cuda/cuda_host_work.h"
+#include "offload/backends/cuda/cuda_network.h"
 #include "offload/backends/cuda/cuda_pinned_memory.h"
 #include "offload/backends/cuda/cuda_staging.h"
 #include "offload/backends/cuda/cuda_timings.h"
@@ -34,15 +33,12 @@ class CudaBackend : public Backend {
  public:
   CudaBackend(int device, std::shared_ptr<Communicator> communicator, models::Target target)
       : device_(device),
-        communicator_(std::move(communicator)),
+        network_(std::move(communicator)),
         target_(target),
         pinned_memory_(device) {
     choose_device();
     c10::cuda::CUDACachingAllocator::init(device_ + 1);
     make_streams();
-    check_cuda(
-        cudaEventCreateWithFlags(&host_work_done_, cudaEventBlockingSync | cudaEventDisableTiming),
-        "making an event");
     // ATen's cuBLAS keeps a workspace for each stream. It is made here, so that it does not come
     // from an op's workspace.
     c10::cuda::CUDAStreamGuard guard(compute());
@@ -59,7 +55,6 @@ class CudaBackend : public Backend {
   ~CudaBackend() override {
     for (cudaStream_t stream : streams_) cudaStreamSynchronize(stream);
     for (auto& [event, handle] : events_) cudaEventDestroy(handle);
-    cudaEventDestroy(host_work_done_);
     give_back_aten_workspaces();
     for (cudaStream_t stream : streams_) cudaStreamDestroy(stream);
   }
@@ -105,19 +100,19 @@ class CudaBackend : public Backend {
   }
 
   void run(Lane lane, const models::Op& op, const models::KernelCall& call) override {
-    if (host_has_failed_) synchronize();
+    if (host_work_.has_failed()) synchronize();
     if (lane == Lane::compute) stay_near();
     const CudaTimings::Call timed(timings_, lane, stream(lane));
     if (lane == Lane::network)
-      exchange(op, call);
+      network_.run(stream(lane), op, call);
     else if (lane == Lane::host_compute)
-      run_on_host(op, call);
+      host_work_.run(stream(lane), op, call);
     else
       run_on_device(op, call);
   }
 
   void copy(Lane lane, const models::Ref& from, const models::Ref& to) override {
-    if (host_has_failed_) synchronize();
+    if (host_work_.has_failed()) synchronize();
     const CudaTimings::Call timed(timings_, lane, stream(lane));
     check_cuda(
         cudaMemcpyAsync(to.data, from.data, from.type.bytes(), cudaMemcpyDefault, stream(lane)),
@@ -137,15 +132,12 @@ class CudaBackend : public Backend {
 
   // All lanes end before anything is thrown.
   void synchronize() override {
-    std::exception_ptr network_failure;
-    if (std::exchange(network_has_work_, false)) network_failure = wait_for_network();
-    if (std::exchange(host_has_work_, false)) sleep_until_host_is_done();
+    const std::exception_ptr network_failure = network_.wait(stream(Lane::network));
+    host_work_.wait(stream(Lane::host_compute));
     cudaError_t first = cudaSuccess;
     for (cudaStream_t stream : streams_)
       if (cudaError_t status = cudaStreamSynchronize(stream); first == cudaSuccess) first = status;
-    std::lock_guard lock(host_failure_mutex_);
-    const std::exception_ptr host_failure = std::exchange(host_failure_, nullptr);
-    host_has_failed_ = false;
+    const std::exception_ptr host_failure = host_work_.take_failure();
     if (network_failure) std::rethrow_exception(network_failure);
     check_cuda(first, "a kernel or copy");
     if (host_failure) std::rethrow_exception(host_failure);
@@ -209,76 +201,16 @@ class CudaBackend : public Backend {
                    op.name, call.workspace.size(), static_cast<long long>(undeclared_bytes));
   }
 
-  void exchange(const models::Op& op, const models::KernelCall& call) {
-    if (!communicator_) throw InternalError(std::string(op.name) + ": there is no other device");
-    models::KernelCall on_stream = call;
-    on_stream.stream = stream(Lane::network);
-    communicator_->run(op, on_stream);
-    network_has_work_ = true;
-  }
-  // A collective whose other devices cannot be reached any more never ends by itself. Throws why it
-  // was ended.
-  template <class Query>
-  void wait_beside_others(Query query) {
-    while (true) {
-      communicator_->require_working();
-      if (query() != cudaErrorNotReady) return;
-      cudaGetLastError();  // resets what is no error
-      std::this_thread::sleep_for(std::chrono::microseconds(100));
-    }
-  }
-  std::exception_ptr wait_for_network() {
-    try {
-      wait_beside_others([&] { return cudaStreamQuery(stream(Lane::network)); });
-    } catch (...) {
-      return std::current_exception();
-    }
-    return nullptr;
-  }
-
   // Among several devices. A stream has room for about a thousand launches; the next one would
   // block in the driver, where nobody sees that the other devices are lost. So this thread is never
   // so far ahead of the device, but far enough that the device always has work.
   void stay_near() {
     constexpr int64_t kCallsPerMark = 64, kMarks = 4;
-    if (!communicator_ || ++calls_ % kCallsPerMark != 0) return;
+    if (!network_.has_others() || ++calls_ % kCallsPerMark != 0) return;
     const int mark = -1 - static_cast<int>(calls_ / kCallsPerMark % kMarks);  // no instruction's
     if (const auto known = events_.find(mark); known != events_.end())
-      wait_beside_others([&] { return cudaEventQuery(known->second); });
+      network_.wait_until([&] { return cudaEventQuery(known->second); });
     record(Lane::compute, mark);
-  }
-
-  // A thread of the driver calls the kernel when the stream reaches the call.
-  struct HostCall {
-    CudaBackend& backend;
-    const models::Op& op;
-    models::KernelCall call;
-  };
-  void run_on_host(const models::Op& op, const models::KernelCall& call) {
-    auto* host_call = new HostCall{*this, op, call};
-    host_call->call.target = models::Target::cpu;
-    cudaError_t status = cudaLaunchHostFunc(stream(Lane::host_compute), host_function, host_call);
-    if (status != cudaSuccess) delete host_call;
-    check_cuda(status, "work for the host");
-    host_has_work_ = true;
-  }
-  // A thread that waits for a stream spins on a core that the host's work needs. Errors here are
-  // the stream's, and synchronize() reports them when it waits for the stream.
-  void sleep_until_host_is_done() {
-    cudaEventRecord(host_work_done_, stream(Lane::host_compute));
-    cudaEventSynchronize(host_work_done_);
-  }
-  static void host_function(void* data) {
-    std::unique_ptr<HostCall> host_call(static_cast<HostCall*>(data));
-    CudaBackend& backend = host_call->backend;
-    if (backend.host_has_failed_) return;
-    try {
-      host_call->op.cpu.run(host_call->call);
-    } catch (...) {
-      std::lock_guard lock(backend.host_failure_mutex_);
-      backend.host_failure_ = std::current_exception();
-      backend.host_has_failed_ = true;
-    }
   }
 
   // Collectives have priority. A collective has few blocks, and if these had to wait for all blocks
@@ -318,19 +250,15 @@ class CudaBackend : public Backend {
   }
 
   int device_;
-  std::shared_ptr<Communicator> communicator_;
+  CudaNetwork network_;
   models::Target target_;
   CudaPinnedMemory pinned_memory_;
   CudaStaging staging_;
   PerLane<cudaStream_t> streams_{};
   std::map<int, cudaEvent_t> events_;
   std::set<std::string> warned_;
-  bool network_has_work_ = false, host_has_work_ = false;  // since the last wait
-  cudaEvent_t host_work_done_ = nullptr;
+  CudaHostWork host_work_;
   int64_t calls_ = 0;  // on Lane::compute, among several devices
-  std::atomic<bool> host_has_failed_ = false;
-  std::mutex host_failure_mutex_;
-  std::exception_ptr host_failure_;
   CudaTimings timings_;
 };
 
