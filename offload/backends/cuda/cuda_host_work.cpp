@@ -13,15 +13,15 @@ struct CudaHostWork::Call {
   models::KernelCall call;
 };
 
-CudaHostWork::CudaHostWork() {
-  check_cuda(cudaEventCreateWithFlags(&done_, cudaEventBlockingSync | cudaEventDisableTiming),
-             "making an event");
+CudaHostWork::~CudaHostWork() {
+  if (done_) cudaEventDestroy(done_);
 }
-
-CudaHostWork::~CudaHostWork() { cudaEventDestroy(done_); }
 
 // A thread of the driver calls the kernel.
 void CudaHostWork::run(cudaStream_t stream, const models::Op& op, const models::KernelCall& call) {
+  if (!done_)
+    check_cuda(cudaEventCreateWithFlags(&done_, cudaEventBlockingSync | cudaEventDisableTiming),
+               "making an event");
   auto* host_call = new Call{*this, op, call};
   host_call->call.target = models::Target::cpu;
   cudaError_t status = cudaLaunchHostFunc(stream, CudaHostWork::call, host_call);

@@ -13,8 +13,7 @@ namespace longshore::offload {
 
 class CudaHostWork {
  public:
-  // Throws Error.
-  CudaHostWork();
+  CudaHostWork() = default;
   ~CudaHostWork();
   CudaHostWork(const CudaHostWork&) = delete;
   CudaHostWork& operator=(const CudaHostWork&) = delete;
@@ -33,7 +32,7 @@ class CudaHostWork {
   struct Call;
   static void call(void* data);
 
-  cudaEvent_t done_ = nullptr;
+  cudaEvent_t done_ = nullptr;  // of the device that is chosen when work first comes
   bool has_work_ = false;
   std::atomic<bool> has_failed_ = false;
   std::mutex mutex_;  // of the failure
