@@ -14,7 +14,7 @@ import unittest
 
 sys.dont_write_bytecode = True
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path.append(str(ROOT / "tests" / "bench"))  # last: files there have names of libraries
+sys.path.append(str(ROOT / "scripts" / "gpu"))
 import gpu_losses  # noqa: E402
 import gpu_targets  # noqa: E402
 from atomic_file import read_json, write_json  # noqa: E402

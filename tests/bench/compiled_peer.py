@@ -24,6 +24,7 @@ os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")  # 
 import torch  # noqa: E402
 
 sys.path.append(str(pathlib.Path(__file__).parent))  # last: files there have names of libraries
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "scripts" / "gpu"))
 from atomic_file import write_json  # noqa: E402
 from plain_llama import Llama, training_step  # noqa: E402
 

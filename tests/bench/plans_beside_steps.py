@@ -17,7 +17,7 @@ import pathlib
 import statistics
 import sys
 
-sys.path.append(str(pathlib.Path(__file__).parent))  # last: files there have names of libraries
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "scripts" / "gpu"))
 from atomic_file import write_json  # noqa: E402
 
 MIB = 2**20

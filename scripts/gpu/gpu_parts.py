@@ -201,7 +201,7 @@ class Parts(TimedCommands):
                  f"{bytes_of('MemAvailable') / GIB:.1f} GiB of it available")
         if bytes_of("MemTotal") < LEAST_HOST_GIB * GIB and not self.is_dry_run:
             try:
-                self.run(40, sys.executable, ROOT / "tests/bench/touch_memory.py")
+                self.run(40, sys.executable, ROOT / "scripts/gpu/touch_memory.py")
             except Failure as failure:  # it is slow, or less may be used than there is
                 self.say(str(failure))
         commit = self.build / "commit"
