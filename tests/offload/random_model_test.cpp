@@ -56,7 +56,7 @@ at::Tensor compute(const std::string& op, const std::vector<at::Tensor>& in) {
 }
 
 // What a collective gives each rank.
-std::vector<at::Tensor> exchange(const std::string& op, const std::vector<at::Tensor>& in) {
+std::vector<at::Tensor> exchanged(const std::string& op, const std::vector<at::Tensor>& in) {
   const auto ranks = std::ssize(in);
   auto sum = [&] {
     at::Tensor sum = in[0];
@@ -113,7 +113,7 @@ Losses plain_losses(const models::Model& model, const Tensors& weights,
       for (const models::Node& node : program.nodes) {
         OfRanks& out = values[program[node.out[0]].name];
         if (models::is_collective(*node.op)) {
-          out = exchange(node.op->name, values.at(program[node.in[0]].name));
+          out = exchanged(node.op->name, values.at(program[node.in[0]].name));
           continue;
         }
         for (size_t rank = 0; rank < ranks; ++rank) {

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/file_inside.h"
 #include "base/timing.h"
 #include "trainer/config/run_files.h"
 #include "trainer/step/flops.h"
