@@ -83,13 +83,13 @@ class DrawStepTest(unittest.TestCase):
 
     def test_memory_is_stacked_in_its_categories(self):
         paths, written, said = self.drawn(STEP + MEMORY)
-        kept, both = paths["device memory: kept"], paths["device memory: working set"]
+        kept, both = paths["device memory: kept"], paths["device memory: temporaries"]
         # The panel is 120 high, from 230 to 350, for 2.5 GiB; the fullest counter of a pixel counts.
         self.assertEqual(kept, "M120 350H195V302H345V254H646V350H870V350z")
         self.assertEqual(both, "M120 350H195V278H345V230H646V338H870V350z")
-        self.assertEqual((written.count("kept"), written.count("working set"), written.count("batch")), (1, 1, 0))
+        self.assertEqual((written.count("kept"), written.count("temporaries"), written.count("batch")), (1, 1, 0))
         self.assertIn("2 GiB", written)
-        self.assertIn("The device's memory has at most 2.50 GiB, of kept, working set.", said)
+        self.assertIn("The device's memory has at most 2.50 GiB, of kept, temporaries.", said)
 
     def test_a_column_has_the_colour_of_what_takes_most_of_it(self):
         chunks = [event("compute", 0.002 * i, 0.001, "linear") for i in range(5_000)]

@@ -9,7 +9,7 @@ class Communicator {
  public:
   virtual ~Communicator() = default;
 
-  // Runs a collective of models/ops/collectives.h among the ranks along its axis, which all have
+  // Runs a collective of models/ir/collectives.h among the ranks along its axis, which all have
   // to call their collectives in the same order. The collective is enqueued on the call's stream;
   // without a stream it is done on return. Throws Error where another rank cannot be reached,
   // naming the rank if it is known.

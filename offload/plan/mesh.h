@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "models/ops/collectives.h"
+#include "models/ir/collectives.h"
 
 namespace longshore::offload {
 

@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "models/ir/collectives.h"
 #include "models/ir/model.h"
-#include "models/ops/collectives.h"
 
 namespace longshore::offload {
 

@@ -9,7 +9,7 @@
 #include "trainer/calibration/peak.h"
 #include "trainer/run/faults.h"
 #include "trainer/run/metrics.h"
-#include "trainer/run/run.h"
+#include "trainer/run/planned_run.h"
 #include "trainer/run/run_checkpoints.h"
 #include "trainer/step/step_recorder.h"
 #include "trainer/step/training_session.h"

@@ -1,4 +1,4 @@
-#include "models/ops/collectives.h"
+#include "models/ir/collectives.h"
 
 #include <string>
 
