@@ -29,6 +29,7 @@
 #include "data/rows/document_rows.h"
 #include "data/tokenizers/add_bos_eos.h"
 #include "models/families/decoder_config.h"
+#include "models/ops/update/state_format.h"
 
 namespace longshore::trainer {
 
@@ -39,7 +40,6 @@ enum class RopeType { unscaled, linear, llama3 };
 enum class ComputeDtype { automatic, float32, bfloat16 };
 enum class WeightDtype { float32, bfloat16 };
 enum class OptType { adamw, lion, sgd };
-enum class MomentDtype { float32, bfloat16, block8 };
 enum class OptimizerCompute { device, host };
 enum class GradientClipping { global_norm, previous_global_norm };
 enum class OnNonFinite { stop, skip };
@@ -149,7 +149,7 @@ struct Config {
   double sgd_weight_decay = 0;
   double gradient_clipping_threshold = 1;
   GradientClipping gradient_clipping = GradientClipping::global_norm;
-  MomentDtype moment_dtype = MomentDtype::float32;
+  models::StateFormat moment_dtype = models::StateFormat::float32;
   OnNonFinite on_non_finite = OnNonFinite::stop;
 
   // data

@@ -44,18 +44,6 @@ models::Optimizer optimizer_of(const Config& config) {
                       .nesterov = config.sgd_nesterov});
 }
 
-models::StateFormat state_format(const Config& config) {
-  switch (config.moment_dtype) {
-    case MomentDtype::float32:
-      break;
-    case MomentDtype::bfloat16:
-      return models::StateFormat::bfloat16;
-    case MomentDtype::block8:
-      return models::StateFormat::block8;
-  }
-  return models::StateFormat::float32;
-}
-
 OptimizerOptions optimizer_options(const Config& config) {
   return {.optimizers = {optimizer_of(config)},
           .clipping_threshold = config.gradient_clipping_threshold,
@@ -167,7 +155,7 @@ offload::LayoutOptions layout_options(const Config& config, int64_t rank) {
   if (config.weight_dtype == WeightDtype::bfloat16) options.weight_dtype = models::Dtype::bfloat16;
   // The gradients of toy_a are the result.
   if (config.toy != Toy::a)
-    options.optimizers = {{.states = states_of(optimizer_of(config), state_format(config))}};
+    options.optimizers = {{.states = states_of(optimizer_of(config), config.moment_dtype)}};
   return options;
 }
 

@@ -11,12 +11,9 @@
 #include <vector>
 
 #include "models/ir/trace.h"
+#include "models/ops/update/state_format.h"
 
 namespace longshore::models {
-
-// What a rule's states are stored in. block8 is models/ops/kernels/block8.h: codes of 8 bits and
-// one scale for each 256 of them.
-enum class StateFormat : uint8_t { float32, bfloat16, block8 };
 
 Type state_type(StateFormat format, int64_t count);  // f32, bf16 or u8 [count]
 Type scale_type(int64_t count);                      // f32 [ceil(count / 256)]

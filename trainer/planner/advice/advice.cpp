@@ -43,8 +43,8 @@ constexpr Lever kLevers[] = {
      [](Config& c) { c.gradient_clipping = GradientClipping::previous_global_norm; }, true,
      "updates need not wait for the norm of all gradients, which are clipped by that of the step "
      "before; gradient_clipping_threshold=0 would save as much and clip nothing"},
-    {[](const Config& c) { return c.moment_dtype != MomentDtype::block8; },
-     [](Config& c) { c.moment_dtype = MomentDtype::block8; }, true,
+    {[](const Config& c) { return c.moment_dtype != models::StateFormat::block8; },
+     [](Config& c) { c.moment_dtype = models::StateFormat::block8; }, true,
      "moments in 8 bits are less to read, to write and to move"},
     {[](const Config& c) {
        return c.optimizer_memory_host_offload && c.optimizer_compute == OptimizerCompute::device &&

@@ -77,8 +77,8 @@ const std::vector<Change>& changes() {
        [](const Config& c, Target) { return c.checkpoint_period > 0 && c.async_checkpointing; },
        [](Config& c) { c.async_checkpointing = false; }},
       {"moment_dtype",
-       [](const Config& c, Target) { return c.moment_dtype != MomentDtype::block8; },
-       [](Config& c) { c.moment_dtype = MomentDtype::block8; }},
+       [](const Config& c, Target) { return c.moment_dtype != models::StateFormat::block8; },
+       [](Config& c) { c.moment_dtype = models::StateFormat::block8; }},
       {"weight_dtype",
        [](const Config& c, Target target) {
          return c.weight_dtype != WeightDtype::bfloat16 && c.dtype != ComputeDtype::float32 &&
