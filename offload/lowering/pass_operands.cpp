@@ -33,11 +33,11 @@ Operand PassOperands::home(int bucket, Copy copy, int64_t offset, const Type& ty
 Operand PassOperands::range(int bucket, Copy copy, int64_t offset, const Type& type) {
   Operand at_home = home(bucket, copy, offset, type);
   if (layout_.buckets[bucket].homes.of(copy) == MemoryKind::device) return at_home;
-  Operand& staged_range = staged_[{bucket, copy, offset, type.shape.count()}];
-  if (!staged_range)
-    staged_range = builder_.staged(
+  Operand& staged = staged_[{bucket, copy, offset, type.shape.count()}];
+  if (!staged)
+    staged = builder_.staged(
         at_home, argument_name(layout_.buckets[bucket], copy) + "[" + std::to_string(offset) + "]");
-  return {staged_range.buffer, staged_range.offset, type};
+  return {staged.buffer, staged.offset, type};
 }
 
 Operand PassOperands::host_range(int bucket, Copy copy, int64_t offset, const Type& type) {
@@ -90,9 +90,8 @@ Operand PassOperands::weight(const std::string& name) {
   }
   int64_t begin = bucket.parameters[first].offset;
   int64_t end = bucket.parameters[last].offset + bucket.parameters[last].type.shape.count();
-  Operand staged_range =
-      range(location.bucket, Copy::compute, begin, {{end - begin}, bucket.dtype});
-  return {staged_range.buffer, (parameter.offset - begin) * models::size_bytes(bucket.dtype),
+  Operand staged = range(location.bucket, Copy::compute, begin, {{end - begin}, bucket.dtype});
+  return {staged.buffer, (parameter.offset - begin) * models::size_bytes(bucket.dtype),
           parameter.type};
 }
 

@@ -86,16 +86,16 @@ Operand PlanBuilder::staged(const Operand& host, const std::string& name) {
   if (plan_.buffers[host.buffer].kind != MemoryKind::pinned_host)
     throw InternalError(plan_.name + ": " + name +
                         ": a staged range on what is not in pinned_host");
-  Operand staged_range = temporary(name, host.type, MemoryKind::device, Category::staging);
-  staged_.push_back({staged_range.buffer, host.type, host, std::nullopt});
-  return staged_range;
+  Operand range = temporary(name, host.type, MemoryKind::device, Category::staging);
+  staged_.push_back({range.buffer, host.type, host, std::nullopt});
+  return range;
 }
 
 Operand PlanBuilder::gathered(const Operand& shard, const Type& type, const Collective& among,
                               const std::string& name) {
-  Operand staged_range = temporary(name, type, MemoryKind::device, Category::staging);
-  staged_.push_back({staged_range.buffer, type, shard, among});
-  return staged_range;
+  Operand range = temporary(name, type, MemoryKind::device, Category::staging);
+  staged_.push_back({range.buffer, type, shard, among});
+  return range;
 }
 
 Operand PlanBuilder::offload(const Operand& value, const Scope& scope) {

@@ -383,7 +383,7 @@ void Scan::train_forward(int stage, int layer) {
   for (const Residual& residual : l.partition->residuals)
     if (residual.action == Action::keep)
       builder_.set_category(l.bindings[residual.value.index], Category::kept);
-  for (const auto& [value, staged_range] : sent) l.bindings[value.index] = staged_range;
+  for (const auto& [value, staged] : sent) l.bindings[value.index] = staged;
 }
 
 void Scan::train(const PassOptions& options) {

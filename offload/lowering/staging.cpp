@@ -19,7 +19,7 @@ struct Use {
 // A time during which a staged range is on the device: uses that are near to each other, and where
 // in the list of instructions its bytes come and go.
 struct Residency {
-  const StagedRange* staged_range;
+  const StagedRange* of;
   std::vector<Use> uses;
   int fetch = -1;        // before this instruction; -1: the first use writes all of it
   int first_write = -1;  // instruction; -1: nothing writes it
@@ -36,15 +36,15 @@ bool overlap(const Operand& a, const Operand& b) {
          b.offset < a.offset + a.type.bytes();
 }
 
-std::vector<Use> uses_of(const Plan& plan, const StagedRange& staged_range,
+std::vector<Use> uses_of(const Plan& plan, const StagedRange& one,
                          const std::vector<int>& instructions) {
   std::vector<Use> uses;
   for (int i : instructions) {
     const Instruction& instruction = plan.instructions[i];
     Use use{i, false, false};
-    for (const Operand& in : instruction.in) use.reads |= in.buffer == staged_range.buffer;
+    for (const Operand& in : instruction.in) use.reads |= in.buffer == one.buffer;
     for (const Operand& out : instruction.out)
-      if (out.buffer == staged_range.buffer) {
+      if (out.buffer == one.buffer) {
         use.writes = true;
         // The bytes that it does not write must be there already.
         use.reads |= !covers_whole(plan, out);
@@ -55,10 +55,9 @@ std::vector<Use> uses_of(const Plan& plan, const StagedRange& staged_range,
 }
 
 // The instructions that use each staged range, ascending, by the staged range's buffer.
-std::map<int, std::vector<int>> users_of(const Plan& plan,
-                                         std::span<const StagedRange> staged_ranges) {
+std::map<int, std::vector<int>> users_of(const Plan& plan, std::span<const StagedRange> staged) {
   std::map<int, std::vector<int>> users;
-  for (const StagedRange& staged_range : staged_ranges) users[staged_range.buffer];
+  for (const StagedRange& one : staged) users[one.buffer];
   for (int i = 0; i < std::ssize(plan.instructions); ++i) {
     auto note = [&](const Operand& operand) {
       auto found = users.find(operand.buffer);
@@ -72,16 +71,16 @@ std::map<int, std::vector<int>> users_of(const Plan& plan,
 }
 
 // The residencies of all staged ranges, without their fetches and buffers.
-std::vector<Residency> residencies_of(const Plan& plan, std::span<const StagedRange> staged_ranges,
+std::vector<Residency> residencies_of(const Plan& plan, std::span<const StagedRange> staged,
                                       const TransferClock& clock) {
-  const std::map<int, std::vector<int>> users = users_of(plan, staged_ranges);
+  const std::map<int, std::vector<int>> users = users_of(plan, staged);
   std::vector<Residency> residencies;
-  for (const StagedRange& staged_range : staged_ranges) {
+  for (const StagedRange& one : staged) {
     const Use* previous = nullptr;
-    const std::vector<Use> uses = uses_of(plan, staged_range, users.at(staged_range.buffer));
+    const std::vector<Use> uses = uses_of(plan, one, users.at(one.buffer));
     for (const Use& use : uses) {
       if (!previous || !clock.are_near(previous->instruction, use.instruction))
-        residencies.push_back({.staged_range = &staged_range, .uses = {}});
+        residencies.push_back({.of = &one, .uses = {}});
       Residency& residency = residencies.back();
       residency.uses.push_back(use);
       previous = &use;
@@ -96,9 +95,8 @@ std::vector<Residency> residencies_of(const Plan& plan, std::span<const StagedRa
 // Resolves operands that are staged ranges to what the staged ranges stand for.
 class StagedSources {
  public:
-  explicit StagedSources(std::span<const StagedRange> staged_ranges) {
-    for (const StagedRange& staged_range : staged_ranges)
-      sources_[staged_range.buffer] = staged_range.source;
+  explicit StagedSources(std::span<const StagedRange> staged) {
+    for (const StagedRange& one : staged) sources_[one.buffer] = one.source;
   }
 
   Operand resolve(const Operand& operand) const {
@@ -122,21 +120,19 @@ struct SourceWrite {
 using SourceWrites = std::map<int, std::vector<SourceWrite>>;  // by buffer
 
 SourceWrites source_writes(const Plan& plan, std::span<const Residency> residencies,
-                           std::span<const StagedRange> staged_ranges,
-                           const StagedSources& unopened) {
+                           std::span<const StagedRange> staged, const StagedSources& unstaged) {
   SourceWrites writes;
-  for (const StagedRange& staged_range : staged_ranges)
-    writes[unopened.resolve(staged_range.source).buffer];
+  for (const StagedRange& one : staged) writes[unstaged.resolve(one.source).buffer];
   for (int i = 0; i < std::ssize(plan.instructions); ++i)
     for (const Operand& out : plan.instructions[i].out) {
-      const Operand range = unopened.resolve(out);
+      const Operand range = unstaged.resolve(out);
       if (auto found = writes.find(range.buffer); found != writes.end())
         found->second.push_back({range, i, i, nullptr});
     }
   for (const Residency& residency : residencies)
     if (residency.store >= 0)
-      writes[residency.staged_range->source.buffer].push_back(
-          {residency.staged_range->source, residency.first_write, residency.store, &residency});
+      writes[residency.of->source.buffer].push_back(
+          {residency.of->source, residency.first_write, residency.store, &residency});
   return writes;
 }
 
@@ -158,7 +154,7 @@ void choose_fetch(Residency& residency, const Operand& source, const Plan& plan,
   for (const SourceWrite& write : writes) {
     if (write.by == &residency || !overlap(write.range, source)) continue;
     if (write.done >= first && write.begun < last_read->instruction)
-      refuse_read(plan, last_read->instruction, residency.staged_range->buffer);
+      refuse_read(plan, last_read->instruction, residency.of->buffer);
     if (is_fetched && write.done < first)
       residency.fetch = std::max(residency.fetch, write.done + 1);
   }
@@ -178,11 +174,11 @@ void check_host_reads(const Plan& plan, const SourceWrites& writes) {
 }
 
 void choose_fetches(std::vector<Residency>& residencies, const Plan& plan,
-                    std::span<const StagedRange> staged_ranges, const StagedSources& unopened,
+                    std::span<const StagedRange> staged, const StagedSources& unstaged,
                     const TransferClock& clock) {
-  const SourceWrites writes = source_writes(plan, residencies, staged_ranges, unopened);
+  const SourceWrites writes = source_writes(plan, residencies, staged, unstaged);
   for (Residency& residency : residencies) {
-    const Operand source = unopened.resolve(residency.staged_range->source);
+    const Operand source = unstaged.resolve(residency.of->source);
     choose_fetch(residency, source, plan, clock, writes.at(source.buffer));
   }
   check_host_reads(plan, writes);
@@ -193,14 +189,14 @@ void choose_fetches(std::vector<Residency>& residencies, const Plan& plan,
 void give_buffers(Plan& plan, std::vector<Residency>& residencies) {
   std::set<int> taken;
   for (Residency& residency : residencies) {
-    const int staged_range = residency.staged_range->buffer;
-    residency.buffer = staged_range;
-    if (!taken.insert(staged_range).second) {
+    const int first = residency.of->buffer;
+    residency.buffer = first;
+    if (!taken.insert(first).second) {
       residency.buffer = static_cast<int>(plan.buffers.size());
-      plan.buffers.push_back(plan.buffers[staged_range]);
+      plan.buffers.push_back(plan.buffers[first]);
     }
     auto rename = [&](Operand& operand) {
-      if (operand.buffer == staged_range) operand.buffer = residency.buffer;
+      if (operand.buffer == first) operand.buffer = residency.buffer;
     };
     for (const Use& use : residency.uses) {
       for (Operand& operand : plan.instructions[use.instruction].in) rename(operand);
@@ -210,28 +206,28 @@ void give_buffers(Plan& plan, std::vector<Residency>& residencies) {
 }
 
 Instruction fetch_of(const Plan& plan, const Residency& residency) {
-  const StagedRange& staged_range = *residency.staged_range;
+  const StagedRange& one = *residency.of;
   Instruction fetch{.lane = Lane::host_to_device,
-                    .in = {staged_range.source},
-                    .out = {{residency.buffer, 0, staged_range.type}},
+                    .in = {one.source},
+                    .out = {{residency.buffer, 0, one.type}},
                     .name = plan.buffers[residency.buffer].name,
                     .scope = plan.instructions[residency.uses.front().instruction].scope};
-  if (staged_range.gather) {
+  if (one.gather) {
     fetch.lane = Lane::network;
     fetch.op = &models::all_gather_op;
-    fetch.attrs = *staged_range.gather;
+    fetch.attrs = *one.gather;
   }
   return fetch;
 }
 
 Instruction store_of(const Plan& plan, const Residency& residency) {
-  const StagedRange& staged_range = *residency.staged_range;
-  if (staged_range.gather)
-    throw InternalError(plan.name + ": " + plan.buffers[staged_range.buffer].name +
+  const StagedRange& one = *residency.of;
+  if (one.gather)
+    throw InternalError(plan.name + ": " + plan.buffers[one.buffer].name +
                         " is gathered, but something writes it");
   return {.lane = Lane::device_to_host,
-          .in = {{residency.buffer, 0, staged_range.type}},
-          .out = {staged_range.source},
+          .in = {{residency.buffer, 0, one.type}},
+          .out = {one.source},
           .name = plan.buffers[residency.buffer].name,
           .scope = plan.instructions[residency.store].scope};
 }
@@ -256,22 +252,21 @@ std::vector<int> insert_moves(Plan& plan, std::span<const Residency> residencies
   return index;
 }
 
-// A hold while staged ranges are being opened. It is of `buffer`, or, if that is -1, of what
-// `instruction` reads once all staged ranges are open.
-struct PendingHold {
+// A keep-alive while ranges are being staged. It is of `buffer`, or, if that is -1, of what
+// `instruction` reads once all are.
+struct PendingKeepAlive {
   int buffer, instruction, until;
 };
 
-// Opens staged ranges of one kind, whose sources may be staged ranges that are still `unopened`.
-// Adds what is to be held to `keep_alives`, and keeps the instructions in there up to date.
-void open(Plan& plan, std::span<const StagedRange> staged_ranges,
-          std::span<const StagedRange> unopened, const Transfers& transfers,
-          std::vector<PendingHold>& keep_alives) {
-  if (staged_ranges.empty()) return;
+// Stages ranges of one kind, whose sources may be staged ranges that are still `unstaged`.
+// Adds what is to be kept to `keep_alives`, and keeps the instructions in there up to date.
+void stage(Plan& plan, std::span<const StagedRange> staged, std::span<const StagedRange> unstaged,
+           const Transfers& transfers, std::vector<PendingKeepAlive>& keep_alives) {
+  if (staged.empty()) return;
   const TransferClock clock(plan, transfers.prefetch_layers,
-                            staged_ranges[0].gather ? Ticks::layers_only : Ticks::all);
-  std::vector<Residency> residencies = residencies_of(plan, staged_ranges, clock);
-  choose_fetches(residencies, plan, staged_ranges, StagedSources(unopened), clock);
+                            staged[0].gather ? Ticks::layers_only : Ticks::all);
+  std::vector<Residency> residencies = residencies_of(plan, staged, clock);
+  choose_fetches(residencies, plan, staged, StagedSources(unstaged), clock);
   // Fetches are wanted in the order of their first uses.
   std::stable_sort(residencies.begin(), residencies.end(),
                    [](const Residency& a, const Residency& b) {
@@ -280,18 +275,18 @@ void open(Plan& plan, std::span<const StagedRange> staged_ranges,
   give_buffers(plan, residencies);
   for (const Residency& residency : residencies)
     if (residency.store >= 0)
-      keep_alives.push_back({residency.buffer, -1, clock.hold_end(residency.store)});
+      keep_alives.push_back({residency.buffer, -1, clock.keep_end(residency.store)});
   const std::vector<int> index = insert_moves(plan, residencies);
-  for (PendingHold& hold : keep_alives) {
-    hold.until = index[hold.until];
-    if (hold.instruction >= 0) hold.instruction = index[hold.instruction];
+  for (PendingKeepAlive& keep_alive : keep_alives) {
+    keep_alive.until = index[keep_alive.until];
+    if (keep_alive.instruction >= 0) keep_alive.instruction = index[keep_alive.instruction];
   }
 }
 
-// Holds the temporaries that instructions send to the host or to other devices.
-std::vector<PendingHold> hold_what_is_sent(const Plan& plan, const Transfers& transfers) {
+// Keeps the temporaries that instructions send to the host or to other devices.
+std::vector<PendingKeepAlive> keep_what_is_sent(const Plan& plan, const Transfers& transfers) {
   const TransferClock clock(plan, transfers.prefetch_layers);
-  std::vector<PendingHold> keep_alives;
+  std::vector<PendingKeepAlive> keep_alives;
   for (int i = 0; i < std::ssize(plan.instructions); ++i) {
     const Instruction& instruction = plan.instructions[i];
     // An all_reduce may write over what it sends.
@@ -299,29 +294,29 @@ std::vector<PendingHold> hold_what_is_sent(const Plan& plan, const Transfers& tr
         instruction.lane == Lane::device_to_host ||
         (instruction.lane == Lane::network && instruction.op != &models::all_reduce_op);
     if (sends && plan.buffers[instruction.in[0].buffer].owner == Owner::plan)
-      keep_alives.push_back({-1, i, clock.hold_end(i)});
+      keep_alives.push_back({-1, i, clock.keep_end(i)});
   }
   return keep_alives;
 }
 
 }  // namespace
 
-std::vector<KeepAlive> insert_staging(Plan& plan, std::span<const StagedRange> staged_ranges,
+std::vector<KeepAlive> insert_staging(Plan& plan, std::span<const StagedRange> staged,
                                       std::span<const KeepAlive> keep_alives,
                                       const Transfers& transfers) {
   std::vector<StagedRange> gathered, on_host;
-  for (const StagedRange& staged_range : staged_ranges)
-    (staged_range.gather ? gathered : on_host).push_back(staged_range);
-  std::vector<PendingHold> pending;
-  for (const KeepAlive& hold : keep_alives) pending.push_back({hold.buffer, -1, hold.until});
-  open(plan, gathered, on_host, transfers, pending);
-  std::ranges::move(hold_what_is_sent(plan, transfers), std::back_inserter(pending));
-  open(plan, on_host, {}, transfers, pending);
+  for (const StagedRange& one : staged) (one.gather ? gathered : on_host).push_back(one);
+  std::vector<PendingKeepAlive> pending;
+  for (const KeepAlive& keep_alive : keep_alives)
+    pending.push_back({keep_alive.buffer, -1, keep_alive.until});
+  stage(plan, gathered, on_host, transfers, pending);
+  std::ranges::move(keep_what_is_sent(plan, transfers), std::back_inserter(pending));
+  stage(plan, on_host, {}, transfers, pending);
   std::vector<KeepAlive> all;
-  for (const PendingHold& hold : pending)
-    all.push_back(
-        {hold.buffer >= 0 ? hold.buffer : plan.instructions[hold.instruction].in[0].buffer,
-         hold.until});
+  for (const PendingKeepAlive& keep_alive : pending)
+    all.push_back({keep_alive.buffer >= 0 ? keep_alive.buffer
+                                          : plan.instructions[keep_alive.instruction].in[0].buffer,
+                   keep_alive.until});
   return all;
 }
 

@@ -1,4 +1,4 @@
-// StagedRanges are how plans work on memory that lies elsewhere. Kernels touch the memory of their
+// A StagedRange lets a plan work on memory that lies elsewhere. Kernels touch the memory of their
 // own device only. A staged range is a device operand that stands for a range of host memory, or
 // for a bucket whose shards lie on several devices. The functions here turn staged ranges into
 // temporaries with moves or collectives: a temporary is filled ahead of the instructions that read
@@ -39,7 +39,7 @@ struct Transfers {
 // other instructions send to the host or to other devices. The shard that a staged range gathers
 // may itself be a staged range on host memory. Throws InternalError if an instruction would read a
 // range, through a staged range or on the host itself, while newer bytes of it are elsewhere.
-std::vector<KeepAlive> insert_staging(Plan& plan, std::span<const StagedRange> staged_ranges,
+std::vector<KeepAlive> insert_staging(Plan& plan, std::span<const StagedRange> staged,
                                       std::span<const KeepAlive> keep_alives,
                                       const Transfers& transfers);
 

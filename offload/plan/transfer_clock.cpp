@@ -66,7 +66,7 @@ int TransferClock::fetch_start(int instruction) const {
   return std::min(instruction, instruction_at(tick_apart(moments_[instruction], -1)));
 }
 
-int TransferClock::hold_end(int instruction) const {
+int TransferClock::keep_end(int instruction) const {
   const Moment& moment = moments_[instruction];
   // The tick of an instruction that does not compute is that of the next one which does.
   const int tick = tick_apart(moment, 1) - (moment.computes ? 0 : 1);

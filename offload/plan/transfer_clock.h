@@ -30,7 +30,7 @@ class TransferClock {
   // The instruction before which a transfer starts whose result `instruction` uses.
   int fetch_start(int instruction) const;
   // The instruction until which a buffer is held that is sent by, or right after, `instruction`.
-  int hold_end(int instruction) const;
+  int keep_end(int instruction) const;
 
  private:
   // Converts between ticks and times. Ticks are divided into units, which are layers or updates;

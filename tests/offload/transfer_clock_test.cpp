@@ -41,16 +41,16 @@ TEST(TransferClock, FetchesStartAheadOfTheirUses) {
 
 TEST(TransferClock, BuffersAreHeldAfterTheyAreSent) {
   for (auto [ahead, end] : {std::pair{0.0, 1}, {0.5, 2}, {1.0, 3}, {3.0, 7}, {9.0, 7}})
-    EXPECT_EQ(TransferClock(layers(), ahead).hold_end(1), end) << ahead;
+    EXPECT_EQ(TransferClock(layers(), ahead).keep_end(1), end) << ahead;
 }
 
 // From a copy on, a buffer is held for as many kernels as lie within the distance.
 TEST(TransferClock, CopiesAreNoTicks) {
   const Plan plan = plan_of(
       {in_layer(0), in_layer(0, Lane::device_to_host), in_layer(0), in_layer(1), in_layer(1)});
-  EXPECT_EQ(TransferClock(plan, 0).hold_end(1), 1);
-  EXPECT_EQ(TransferClock(plan, 0.5).hold_end(1), 2);
-  EXPECT_EQ(TransferClock(plan, 1).hold_end(1), 3);
+  EXPECT_EQ(TransferClock(plan, 0).keep_end(1), 1);
+  EXPECT_EQ(TransferClock(plan, 0.5).keep_end(1), 2);
+  EXPECT_EQ(TransferClock(plan, 1).keep_end(1), 3);
 }
 
 TEST(TransferClock, UsesAreNearWithinTheDistance) {
