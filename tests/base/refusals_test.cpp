@@ -75,6 +75,7 @@ TEST(Refusals, OfThreadsStopNoLoop) {
   });
 }
 
+#ifndef __SANITIZE_ADDRESS__  // which reserves address space by itself
 TEST(Refusals, OfMemorySayWhichLimit) {
   in_a_limited_process(2, "program: the system refused memory; limits: ulimit -v 4000000 KiB", [] {
     limit(RLIMIT_AS, rlim_t{4'000'000} << 10);
@@ -85,6 +86,7 @@ TEST(Refusals, OfMemorySayWhichLimit) {
     throw OutOfMemoryError("device: asked for 1 GiB");
   });
 }
+#endif
 
 // As in a thread, or where no exception may pass.
 TEST(Refusals, EndTheProgramWithoutASignal) {
