@@ -18,29 +18,11 @@ using offload::Hardware;
 // some changes seemed to gain that lose on the whole model.
 constexpr int64_t kFewLayers = 12, kMoreLayers = 24;
 
-// A step with `count` layers, and the factor by which its time enters a sum.
-struct WeightedCount {
-  int64_t count;
-  double weight;
-};
-
 bool can_be_short(const models::Model& model) {
   return std::ranges::all_of(std::array{kFewLayers, kMoreLayers}, [&](int64_t layers) {
     const models::Model few = models::truncated(model, static_cast<int>(layers));
     return std::ssize(main_stage(few).layers) == layers;
   });
-}
-
-// The shorter steps from whose times that of the model's step follows. Only the first and last few
-// layers take times of their own; all between them take the same. So the time is linear in the
-// number of layers. A step that is no longer than the two short ones together, or whose layers
-// cannot do with so few, is simulated itself.
-std::vector<WeightedCount> steps_to_simulate(const models::Model& model) {
-  const auto count = std::ssize(main_stage(model).layers);
-  if (count <= kFewLayers + kMoreLayers || !can_be_short(model)) return {{count, 1}};
-  const double beyond =
-      static_cast<double>(count - kFewLayers) / static_cast<double>(kMoreLayers - kFewLayers);
-  return {{kFewLayers, 1 - beyond}, {kMoreLayers, beyond}};
 }
 
 }  // namespace
@@ -56,13 +38,25 @@ StepTimes StepTrial::times(const Hardware& hardware) const {
   return sum;
 }
 
+// The shorter steps from whose times that of the model's step follows. Only the first and last few
+// layers take times of their own; all between them take the same. So the time is linear in the
+// number of layers. A step that is no longer than the two short ones together, or whose layers
+// cannot do with so few, is simulated itself.
+std::vector<StepTrials::WeightedCount> StepTrials::steps_to_simulate(const models::Model& model) {
+  const auto count = std::ssize(main_stage(model).layers);
+  if (count <= kFewLayers + kMoreLayers || !can_be_short(model)) return {{count, 1}};
+  const double beyond =
+      static_cast<double>(count - kFewLayers) / static_cast<double>(kMoreLayers - kFewLayers);
+  return {{kFewLayers, 1 - beyond}, {kMoreLayers, beyond}};
+}
+
 StepTrials::StepTrials(const Config& config, const TrainingPlans& plans, const Hardware& hardware)
-    : config_(config), plans_(plans), hardware_(hardware) {}
+    : config_(config), plans_(plans), hardware_(hardware), steps_(steps_to_simulate(plans.model)) {}
 
 StepTrial StepTrials::plan(StepOptions options, const offload::LayoutOptions& layout) const {
   options.transfers.prefetch_layers = prefetch_layers(options, layout);
   StepTrial::WeightedSteps steps;
-  for (const WeightedCount& layers : steps_to_simulate(plans_.model))
+  for (const WeightedCount& layers : steps_)
     steps.emplace_back(layers.weight, plan_short_step(plans_.model, static_cast<int>(layers.count),
                                                       layout, options, hardware_.target));
   return StepTrial(std::move(steps));

@@ -48,9 +48,17 @@ class StepTrials {
  private:
   double prefetch_layers(const StepOptions& options, const offload::LayoutOptions& layout) const;
 
+  // A step with `count` layers, and the factor by which its time enters a sum.
+  struct WeightedCount {
+    int64_t count;
+    double weight;
+  };
+  static std::vector<WeightedCount> steps_to_simulate(const models::Model& model);
+
   const Config& config_;
   const TrainingPlans& plans_;
   const offload::Hardware& hardware_;
+  const std::vector<WeightedCount> steps_;  // of a trial
 };
 
 }  // namespace longshore::trainer

@@ -128,29 +128,25 @@ at::Tensor heads(const KernelCall& call, const Ref& ref) {
 
 // Which keys the block's queries in row b of the batch do not see: bool [R,S].
 at::Tensor hidden_keys(const KernelCall& call, const ScoreBlock& block, int64_t b) {
-  const AttentionAttrs& attrs = attrs_of(call.attrs);
-  const int64_t window = attrs.options.window;
+  const AttentionOptions& options = attrs_of(call.attrs).options;
+  const AttentionIds ids = ids_of(call);
   auto indices = tensor(call, call.in[0]).options().dtype(at::kLong);
   at::Tensor i = at::arange(block.row, block.row + block.rows, indices).unsqueeze(1);
   at::Tensor j = at::arange(block.key, block.key + block.keys, indices).unsqueeze(0);
   at::Tensor hidden = j > i;
-  if (attrs.options.mask == AttentionMask::full) hidden.zero_();
-  if (window != 0) hidden.logical_or_(j <= i - window);
-  auto of_queries = [&](const at::Tensor& ids) {
-    return ids[b].narrow(0, block.row, block.rows).unsqueeze(1);
+  if (options.mask == AttentionMask::full) hidden.zero_();
+  if (options.window != 0) hidden.logical_or_(j <= i - options.window);
+  auto of_queries = [&](const Ref* all) {
+    return tensor(call, *all)[b].narrow(0, block.row, block.rows).unsqueeze(1);
   };
-  auto of_keys = [&](const at::Tensor& ids) {
-    return ids[b].narrow(0, block.key, block.keys).unsqueeze(0);
+  auto of_keys = [&](const Ref* all) {
+    return tensor(call, *all)[b].narrow(0, block.key, block.keys).unsqueeze(0);
   };
-  if (attrs.blocks()) {
-    const at::Tensor blocks = tensor(call, call.in.back());
-    const at::Tensor own = of_queries(blocks);
-    hidden.logical_and_((own != of_keys(blocks)).logical_or_(own == 0));
+  if (ids.blocks) {
+    const at::Tensor own = of_queries(ids.blocks);
+    hidden.logical_and_((own != of_keys(ids.blocks)).logical_or_(own == 0));
   }
-  if (attrs.segments) {
-    const at::Tensor segments = tensor(call, call.in[call.in.size() - (attrs.blocks() ? 2 : 1)]);
-    hidden.logical_or_(of_queries(segments) != of_keys(segments));
-  }
+  if (ids.segments) hidden.logical_or_(of_queries(ids.segments) != of_keys(ids.segments));
   return hidden;
 }
 

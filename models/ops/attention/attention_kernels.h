@@ -35,16 +35,31 @@ struct KeyRule {
   }
 };
 
-inline KeyRule key_rule(const KernelCall& call, int64_t row) {
+// The last inputs of the op and of its gradient; null where they are none.
+struct AttentionIds {
+  const Ref* segments = nullptr;
+  const Ref* blocks = nullptr;
+};
+
+inline AttentionIds ids_of(const KernelCall& call) {
   const auto& attrs = std::any_cast<const AttentionAttrs&>(call.attrs);
-  auto row_of = [&](size_t from_last) {
-    const Ref& ids = call.in[call.in.size() - 1 - from_last];
-    return ids.as<int32_t>() + row * ids.type.shape[1];
+  AttentionIds ids;
+  size_t last = call.in.size();
+  if (attrs.blocks()) ids.blocks = &call.in[--last];
+  if (attrs.segments) ids.segments = &call.in[--last];
+  return ids;
+}
+
+inline KeyRule key_rule(const KernelCall& call, int64_t row) {
+  const auto& options = std::any_cast<const AttentionAttrs&>(call.attrs).options;
+  const AttentionIds ids = ids_of(call);
+  auto of_row = [&](const Ref* all) {
+    return all ? all->as<int32_t>() + row * all->type.shape[1] : nullptr;
   };
-  return {.mask = attrs.options.mask,
-          .window = attrs.options.window,
-          .segments = attrs.segments ? row_of(attrs.blocks() ? 1 : 0) : nullptr,
-          .blocks = attrs.blocks() ? row_of(0) : nullptr};
+  return {.mask = options.mask,
+          .window = options.window,
+          .segments = of_row(ids.segments),
+          .blocks = of_row(ids.blocks)};
 }
 
 // Throws InternalError.

@@ -22,7 +22,7 @@ struct AttentionSizes {
   float soft_cap;    // 0: none
   int64_t window;    // T where there is none
   bool is_full;      // no key is hidden for its place
-  bool is_by_batch;  // which keys are seen, and in which tiles
+  bool is_by_batch;  // whether the batch says which keys are seen, and so which tiles there are
 
   AttentionSizes(const std::any& any, const Type& q, const Type& k) {
     const auto& attrs = std::any_cast<const AttentionAttrs&>(any);
@@ -53,20 +53,20 @@ struct KeyRanges {
 // Writes what the batch says of a row's queries to `ranges`.
 inline void find_ranges(const AttentionSizes& s, const KeyRule& rule, const KeyRanges& ranges) {
   const auto t = static_cast<int32_t>(s.t);
-  auto run_end = [&](const int32_t* ids, int32_t begin) {
+  auto run_end = [](const int32_t* ids, int32_t begin, int32_t most) {
     int32_t end = begin;
-    while (end < t && ids[end] == ids[begin]) ++end;
+    while (end < most && ids[end] == ids[begin]) ++end;
     return end;
   };
   for (int32_t begin = 0; begin < t;) {
-    const int32_t end = rule.segments ? run_end(rule.segments, begin) : t;
+    const int32_t end = rule.segments ? run_end(rule.segments, begin, t) : t;
     for (int32_t query = begin; query < end; ++query) {
       const auto earliest = static_cast<int32_t>(std::max<int64_t>(begin, query - s.window + 1));
       ranges.first[query] = s.is_full ? begin : earliest;
       ranges.end[query] = s.is_full ? end : query + 1;
     }
     for (int32_t block = begin; rule.blocks && block < end;) {
-      const int32_t block_end = std::min(end, run_end(rule.blocks, block));
+      const int32_t block_end = run_end(rule.blocks, block, end);
       for (int32_t query = block; rule.blocks[block] != 0 && query < block_end; ++query) {
         ranges.first[query] = std::min(ranges.first[query], block);
         ranges.end[query] = block_end;

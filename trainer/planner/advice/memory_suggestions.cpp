@@ -130,12 +130,12 @@ std::optional<MemoryByKind> memory_of(const Config& config, models::Target targe
   return std::nullopt;
 }
 
-// The least that the config's plan may take, quickly: its states, or a little less than what
-// follows from two models of few such layers, as memory grows with their number.
-MemoryByKind least_memory(const Config& config, models::Target target) {
+// The least that the config's plan may take, quickly: its states, which are given, or a little less
+// than what follows from two models of few such layers, as memory grows with their number.
+MemoryByKind least_memory(const Config& config, models::Target target, const MemoryByKind& states) {
   constexpr int64_t kFewLayers = 6, kMoreLayers = 2 * kFewLayers;
   constexpr double kPrecision = 0.97;
-  MemoryByKind least = memory_of_states(config, target);
+  MemoryByKind least = states;
   if (config.model.layers <= 2 * kMoreLayers) return least;
   Config few = config, more = config;
   set_layers(few, kFewLayers);
@@ -156,8 +156,8 @@ MemoryByKind least_memory(const Config& config, models::Target target) {
 
 // Whether the plan's least memory has room: a cheap answer before that of the plan.
 bool may_fit(const Config& config, models::Target target, const RoomOf& room_of) {
-  return room_of(memory_of_states(config, target)).fits() &&
-         room_of(least_memory(config, target)).fits();
+  const MemoryByKind states = memory_of_states(config, target);
+  return room_of(states).fits() && room_of(least_memory(config, target, states)).fits();
 }
 
 // Whether a kind of memory that was missing before is missing less after.
@@ -170,7 +170,7 @@ bool lessens(const Room& before, const Room& after) {
 // that there is not lacks all there could be.
 int64_t spare_bytes(const Config& config, models::Target target, const RoomOf& room_of) try {
   validate(config);
-  Room room = room_of(least_memory(config, target));
+  Room room = room_of(least_memory(config, target, memory_of_states(config, target)));
   if (room.fits()) room = room_of(analyze(plan_training(config, target)));
   return std::min(room.device_spare_bytes, room.host_spare_bytes);
 } catch (const ConfigError&) {

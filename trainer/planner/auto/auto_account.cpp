@@ -66,7 +66,8 @@ std::string why(const SimulatedPlan& one, const SimulatedPlan& choice) {
 std::string summary(const Config& config) {
   std::string text = config.remat_policy;
   if (text == offload::kCustom) {
-    int64_t layers = config.offload_layers.value_or(-1), others = config.model.layers - layers;
+    int64_t layers = config.offload_layers.value_or(config.model.layers - 1),
+            others = config.model.layers - layers;
     bool differs = std::ranges::any_of(
         config.label_actions, [](const auto& actions) { return actions.second.size() > 1; });
     if (!differs || layers == config.model.layers)
