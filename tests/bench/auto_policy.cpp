@@ -22,7 +22,7 @@
 #include "tests/bench/calm_turns.h"
 #include "tests/bench/contender.h"
 #include "trainer/config/backend_choice.h"
-#include "trainer/config/named_hardware.h"
+#include "trainer/config/run_spec.h"
 #include "trainer/planner/advice/choose_policy.h"
 #include "trainer/planner/auto/auto_account.h"
 #include "trainer/planner/policy_plan.h"
@@ -45,7 +45,7 @@ struct Entry {
 };
 
 int64_t device_bytes(const Config& config, const offload::Hardware& hardware) {
-  return plan_chosen_policy(config, kTarget, hardware).memory[MemoryKind::device].peak_bytes;
+  return plan_chosen_policy({config, kTarget, hardware}).memory[MemoryKind::device].peak_bytes;
 }
 
 Config random_config(Config config, std::mt19937& random) {
@@ -69,7 +69,7 @@ Config random_config(Config config, std::mt19937& random) {
 std::vector<Entry> entries(const Config& config, const offload::Hardware& hardware, int random,
                            std::mt19937& generator) {
   std::vector<Entry> list;
-  trainer::AutoChoice choice = choose_policy(config, kTarget);
+  trainer::AutoChoice choice = choose_policy({config, kTarget});
   std::set<std::string> seen;
   for (const trainer::SimulatedPlan& simulated : choice.plans) {
     bool is_choice = list.empty();
@@ -81,7 +81,7 @@ std::vector<Entry> entries(const Config& config, const offload::Hardware& hardwa
   }
   for (int tries = 0; random > 0 && tries < 10000; ++tries) try {
       Config one = random_config(config, generator);
-      trainer::PolicyPlan plan = plan_chosen_policy(one, kTarget, hardware);
+      trainer::PolicyPlan plan = plan_chosen_policy({one, kTarget, hardware});
       if (!plan.room.fits()) continue;
       list.push_back({"random: " + summary(one), one, plan.estimate->step_seconds});
       --random;
@@ -94,7 +94,7 @@ std::vector<Entry> entries(const Config& config, const offload::Hardware& hardwa
 void run(const std::string& profile, int rounds, int random, const std::vector<double>& limits) {
   const std::vector<std::string> keys{"hardware=" + profile};
   Config config = llama(kSize, "bfloat16", keys);
-  offload::Hardware hardware = *named_hardware(config);
+  offload::Hardware hardware = *trainer::RunSpec::on_profile(config).hardware();
   std::unique_ptr<offload::Backend> backend = trainer::make_backend(kTarget);
   Config least = with_policy(config, "full"), most = with_policy(config, "none");
   least.parameter_memory_host_offload = least.gradient_memory_host_offload =

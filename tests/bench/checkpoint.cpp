@@ -68,9 +68,10 @@ void measure(trainer::Config config, const fs::path& folder) {
   config.enable_checkpointing = config.async_checkpointing = true;
   const std::unique_ptr<offload::Backend> backend =
       trainer::make_backend(trainer::choose_backend(config).target);
-  const trainer::TrainingPlans plans = trainer::plan_training(config, backend->target());
+  const trainer::TrainingPlans plans = trainer::plan_training({config, backend->target()});
   const models::DecoderConfig model = trainer::decoder_config(config, backend->target());
-  if (std::string why = explain_out_of_memory(config, plans, *backend); !why.empty())
+  if (std::string why = explain_out_of_memory({config, backend->target()}, plans, *backend);
+      !why.empty())
     throw PlanError(why);
   trainer::TrainingSession session(plans, *backend,
                                    trainer::first_values(config, plans, backend->target()));

@@ -80,7 +80,8 @@ class Steps {
       : plans_(std::move(plans)), arguments_(backend, ledger_) {
     std::vector<const offload::Plan*> all;
     for (const TrainingPlans& p : plans_) {
-      if (std::string why = explain_out_of_memory(config, p, backend); !why.empty())
+      if (std::string why = explain_out_of_memory({config, backend.target()}, p, backend);
+          !why.empty())
         throw PlanError(why);
       for (const offload::Plan* plan : p.all()) all.push_back(plan);
     }
@@ -175,7 +176,7 @@ class Benchmark {
     config_.dataset_type = trainer::DatasetType::synthetic;
     trainer::ChosenBackend chosen = choose_backend(config_);
     backend_ = trainer::make_backend(chosen.target);
-    TrainingPlans plans = plan_training(config_, backend_->target());
+    TrainingPlans plans = plan_training({config_, backend_->target()});
     std::printf("backend: %s\n", chosen.description.c_str());
     std::printf("config: %s, %.1f M parameters, %s, %lld micro-batches of %lld x %lld tokens\n",
                 config_.config_file.c_str(), count_parameters(plans.model).all / 1e6,
@@ -193,7 +194,7 @@ class Benchmark {
     std::printf("\nremat policies, without: what they offload stays on the device\n%s", kHeading);
     for (const std::string& name : request_.policies) {
       TrainingPlans offloading =
-          std::move(plan_policies(config_, {name}, backend_->target())[0].plans);
+          std::move(plan_policies({config_, backend_->target()}, {name})[0].plans);
       if (!offloading.options.policy.offloads())
         throw ConfigError("--policies: '" + name + "' offloads nothing");
       TrainingPlans kept = offloading;
@@ -246,7 +247,7 @@ class Benchmark {
     return config;
   }
   TrainingPlans plans_of(const Homes& homes) const {
-    return plan_training(config_of(homes), backend_->target());
+    return plan_training({config_of(homes), backend_->target()});
   }
   std::unique_ptr<Steps> ready(const Homes& homes) {
     std::vector<TrainingPlans> plans;

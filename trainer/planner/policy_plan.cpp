@@ -27,16 +27,17 @@ void require_remat_keys_read(Config config, const std::vector<std::string>& poli
   validate_remat(config);
 }
 
-PolicyPlan plan_policy(const Config& config, models::Target target,
-                       const std::optional<offload::Hardware>& hardware) {
+PolicyPlan plan_policy(const RunSpec& spec) {
+  const Config& config = spec.config();
   if (config.remat_policy == offload::kAuto)
     throw InternalError("the policy auto is planned once it is chosen");
   PolicyPlan plan{.policy = config.remat_policy,
                   .asked = config,
-                  .config = config,
-                  .plans = plan_training(config, target),
+                  .spec = spec,
+                  .plans = plan_training(spec),
                   .memory = {}};
   plan.memory = analyze(plan.plans);
+  const std::optional<offload::Hardware>& hardware = spec.hardware();
   if (!hardware) return plan;
   plan.source = hardware->source;
   plan.estimate = estimate(plan.plans.step, *hardware);
@@ -45,7 +46,7 @@ PolicyPlan plan_policy(const Config& config, models::Target target,
   plan.has_room = true;
   plan.mfu =
       mfu(*plan.estimate, training_flops(plan.plans.model, config.gradient_accumulation_steps),
-          compute_dtype(config, target), *hardware);
+          compute_dtype(config, spec.target()), *hardware);
   plan.tokens_per_second =
       static_cast<double>(tokens_per_step(config)) / plan.estimate->step_seconds;
   return plan;

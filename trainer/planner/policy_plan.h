@@ -14,7 +14,7 @@ namespace longshore::trainer {
 struct PolicyPlan {
   std::string policy;  // that was asked for
   Config asked;        // the config that was to be planned
-  Config config;       // the config that was planned: if the policy is `auto`, the chosen one
+  RunSpec spec;        // what was planned: if the policy is `auto`, the chosen one
   TrainingPlans plans;
   MemoryByKind memory;
   std::string account;    // of the search, if the policy is `auto`
@@ -26,6 +26,8 @@ struct PolicyPlan {
   Room room;
   double mfu = 0;                // a fraction
   double tokens_per_second = 0;  // of a device
+
+  const Config& config() const { return spec.config(); }
 };
 
 // The config under that policy. `custom` and `auto` use its label keys, `auto` its
@@ -38,7 +40,6 @@ void require_remat_keys_read(Config config, const std::vector<std::string>& poli
 
 // Plans the config under its policy, which is not `auto`: see advice/choose_policy.h for that.
 // Throws ConfigError if the policy does not suit the model.
-PolicyPlan plan_policy(const Config& config, models::Target target,
-                       const std::optional<offload::Hardware>& hardware);
+PolicyPlan plan_policy(const RunSpec& spec);
 
 }  // namespace longshore::trainer

@@ -70,12 +70,13 @@ MemoryLimits memory_limits(const Config& config) {
   return {bytes(config.device_memory_limit), bytes(config.host_memory_limit)};
 }
 
-MemoryByKind memory_of_states(const Config& config, models::Target target) {
+MemoryByKind memory_of_states(const RunSpec& spec) {
+  const Config& config = spec.config();
   const offload::LayoutOptions options = layout_options(config);
   const bool has_optimizer = config.toy != Toy::a;
   MemoryByKind memory;
   for (const offload::Bucket& bucket :
-       offload::lay_out(make_model(config, target), options).buckets)
+       offload::lay_out(make_model(config, spec.target()), options).buckets)
     for (offload::Copy copy : bucket.copies())
       if (copy != offload::Copy::gradient && (has_optimizer || copy == offload::Copy::compute))
         memory[bucket.homes.of(copy)].peak_bytes += offload::align_up(bytes(bucket, copy));

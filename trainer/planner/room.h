@@ -7,7 +7,7 @@
 
 #include "offload/backends/backend.h"
 #include "offload/hardware/hardware.h"
-#include "trainer/config/config.h"
+#include "trainer/config/run_spec.h"
 #include "trainer/step/memory_report.h"
 
 namespace longshore::trainer {
@@ -26,7 +26,7 @@ MemoryLimits memory_limits(const Config& config);
 
 // The peaks of what a run holds whatever its plans are: parameters and optimizer state, each where
 // it lives. If these do not fit, nothing does, and no plan has to be made to know it.
-MemoryByKind memory_of_states(const Config& config, models::Target target);
+MemoryByKind memory_of_states(const RunSpec& spec);
 
 // What a machine has left of its memory beyond what plans take. If the device is the host's
 // processor, both kinds of memory are the same. A negative number says how many bytes are missing.

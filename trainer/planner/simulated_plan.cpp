@@ -10,10 +10,9 @@
 
 namespace longshore::trainer {
 
-SimulatedPlan simulated_plan(const Config& config, models::Target target,
-                             const offload::Hardware& hardware) try {
-  const PolicyPlan plan = plan_policy(config, target, hardware);
-  SimulatedPlan simulated{.config = config,
+SimulatedPlan simulated_plan(const RunSpec& spec) try {
+  const PolicyPlan plan = plan_policy(spec);
+  SimulatedPlan simulated{.config = spec.config(),
                           .step_seconds = plan.estimate->step_seconds,
                           .phases = plan.estimate->phases,
                           .memory = plan.memory,
@@ -24,15 +23,12 @@ SimulatedPlan simulated_plan(const Config& config, models::Target target,
         simulated.moved_bytes += static_cast<double>(runs.times) * static_cast<double>(event.bytes);
   return simulated;
 } catch (const ConfigError& error) {
-  return {.config = config, .refusal = error.what()};
+  return {.config = spec.config(), .refusal = error.what()};
 }
 
-std::vector<SimulatedPlan> simulated_plans(const std::vector<Config>& configs,
-                                           models::Target target,
-                                           const offload::Hardware& hardware) {
-  std::vector<SimulatedPlan> simulated(configs.size());
-  parallel_for(configs.size(),
-               [&](size_t i) { simulated[i] = simulated_plan(configs[i], target, hardware); });
+std::vector<SimulatedPlan> simulated_plans(const std::vector<RunSpec>& specs) {
+  std::vector<SimulatedPlan> simulated(specs.size());
+  parallel_for(specs.size(), [&](size_t i) { simulated[i] = simulated_plan(specs[i]); });
   return simulated;
 }
 

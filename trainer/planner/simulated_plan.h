@@ -30,13 +30,11 @@ struct SimulatedPlan {
   bool fits() const { return !is_refused() && room.fits(); }
 };
 
-SimulatedPlan simulated_plan(const Config& config, models::Target target,
-                             const offload::Hardware& hardware);
+// Of a run that has a profile.
+SimulatedPlan simulated_plan(const RunSpec& spec);
 
-// The plan of each config; they are computed on all cores.
-std::vector<SimulatedPlan> simulated_plans(const std::vector<Config>& configs,
-                                           models::Target target,
-                                           const offload::Hardware& hardware);
+// The plan of each, computed on all cores.
+std::vector<SimulatedPlan> simulated_plans(const std::vector<RunSpec>& specs);
 
 // Whether `a` is better than `b`: a plan that fits is better than one that does not; if that does
 // not decide, the faster one is.

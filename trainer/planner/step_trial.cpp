@@ -50,20 +50,20 @@ std::vector<StepTrials::WeightedCount> StepTrials::steps_to_simulate(const model
   return {{kFewLayers, 1 - beyond}, {kMoreLayers, beyond}};
 }
 
-StepTrials::StepTrials(const Config& config, const TrainingPlans& plans, const Hardware& hardware)
-    : config_(config), plans_(plans), hardware_(hardware), steps_(steps_to_simulate(plans.model)) {}
+StepTrials::StepTrials(const RunSpec& spec, const TrainingPlans& plans)
+    : spec_(spec), plans_(plans), steps_(steps_to_simulate(plans.model)) {}
 
 StepTrial StepTrials::plan(StepOptions options, const offload::LayoutOptions& layout) const {
   options.transfers.prefetch_layers = prefetch_layers(options, layout);
   StepTrial::WeightedSteps steps;
   for (const WeightedCount& layers : steps_)
     steps.emplace_back(layers.weight, plan_short_step(plans_.model, static_cast<int>(layers.count),
-                                                      layout, options, hardware_.target));
+                                                      layout, options, spec_.hardware()->target));
   return StepTrial(std::move(steps));
 }
 
 MemoryByKind StepTrials::memory(StepOptions options) const {
-  options.transfers.prefetch_layers = prefetch_layers(options, layout_options(config_));
+  options.transfers.prefetch_layers = prefetch_layers(options, layout_options(spec_.config()));
   TrainingPlans changed{.model = plans_.model,
                         .layout = plans_.layout,
                         .options = std::move(options),
@@ -72,14 +72,16 @@ MemoryByKind StepTrials::memory(StepOptions options) const {
                         .sample = plans_.sample,
                         .has_snapshot = plans_.has_snapshot,
                         .writes_checkpoints = plans_.writes_checkpoints};
-  changed.step = plan_step(changed.model, changed.layout, changed.options, hardware_.target);
+  changed.step =
+      plan_step(changed.model, changed.layout, changed.options, spec_.hardware()->target);
   return analyze(changed);
 }
 
 double StepTrials::prefetch_layers(const StepOptions& options,
                                    const offload::LayoutOptions& layout) const {
-  if (config_.prefetch_layers) return *config_.prefetch_layers;
-  return choose_prefetch_layers(plans_.model, layout, options, hardware_.target, hardware_);
+  if (spec_.config().prefetch_layers) return *spec_.config().prefetch_layers;
+  return choose_prefetch_layers(plans_.model, layout, options, spec_.hardware()->target,
+                                *spec_.hardware());
 }
 
 }  // namespace longshore::trainer

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "offload/hardware/hardware.h"
-#include "trainer/config/config.h"
 #include "trainer/step/training_plans.h"
 
 namespace longshore::trainer {
@@ -33,11 +32,11 @@ class StepTrial {
   WeightedSteps steps_;
 };
 
-// Plans trials of a config's steps. The arguments have to outlive it.
+// Plans trials of a run's steps. The arguments have to outlive it.
 class StepTrials {
  public:
-  // `plans` are those of `config`, which will run on `hardware`.
-  StepTrials(const Config& config, const TrainingPlans& plans, const offload::Hardware& hardware);
+  // `plans` are those of the run, which has a profile.
+  StepTrials(const RunSpec& spec, const TrainingPlans& plans);
 
   // Transfers start as far ahead as they would with a config that has these options.
   StepTrial plan(StepOptions options, const offload::LayoutOptions& layout) const;
@@ -55,9 +54,8 @@ class StepTrials {
   };
   static std::vector<WeightedCount> steps_to_simulate(const models::Model& model);
 
-  const Config& config_;
+  const RunSpec& spec_;
   const TrainingPlans& plans_;
-  const offload::Hardware& hardware_;
   const std::vector<WeightedCount> steps_;  // of a trial
 };
 

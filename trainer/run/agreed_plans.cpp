@@ -22,12 +22,12 @@ Config with_choices(Config config, models::Target target, const TrainingPlans& p
 
 }  // namespace
 
-TrainingPlans agreed_plans(const Config& config, offload::Backend& backend, World& world) {
-  TrainingPlans plans = plan_training(config, backend.target(), world.rank());
+TrainingPlans agreed_plans(const RunSpec& spec, offload::Backend& backend, World& world) {
+  TrainingPlans plans = plan_training(spec, world.rank());
   // All wait for each other: who went on would take what others still count on.
-  for (const std::string& why : world.gather(explain_out_of_memory(config, plans, backend)))
+  for (const std::string& why : world.gather(explain_out_of_memory(spec, plans, backend)))
     if (!why.empty()) throw PlanError(why);
-  require_same_config(with_choices(config, backend.target(), plans), backend.target(), world);
+  require_same_config(with_choices(spec.config(), spec.target(), plans), spec.target(), world);
   return plans;
 }
 

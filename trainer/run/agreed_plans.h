@@ -2,7 +2,7 @@
 #pragma once
 
 #include "offload/backends/backend.h"
-#include "trainer/config/config.h"
+#include "trainer/config/run_spec.h"
 #include "trainer/distributed/world.h"
 #include "trainer/step/training_plans.h"
 
@@ -10,6 +10,6 @@ namespace longshore::trainer {
 
 // This process's. Throws what does not fit as a PlanError in every process, if in any, and a
 // ConfigError where processes chose differently by their machines. Every process calls it.
-TrainingPlans agreed_plans(const Config& config, offload::Backend& backend, World& world);
+TrainingPlans agreed_plans(const RunSpec& spec, offload::Backend& backend, World& world);
 
 }  // namespace longshore::trainer

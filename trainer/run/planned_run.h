@@ -2,7 +2,7 @@
 #pragma once
 
 #include "offload/backends/backend.h"
-#include "trainer/config/config.h"
+#include "trainer/config/run_spec.h"
 #include "trainer/distributed/world.h"
 #include "trainer/run/console.h"
 #include "trainer/run/opened_run.h"
@@ -11,7 +11,7 @@
 namespace longshore::trainer {
 
 struct PlannedRun {
-  const Config& config;  // everything resolved and chosen
+  const RunSpec& spec;  // everything resolved and chosen
   const TrainingPlans& plans;
   const OpenedRun& opened;
   offload::Backend& backend;

@@ -78,7 +78,7 @@ class Run {
  public:
   explicit Run(const PlannedRun& planned)
       : planned_(planned),
-        config_(planned.config),
+        config_(planned.spec.config()),
         plans_(planned.plans),
         opened_(planned.opened),
         backend_(planned.backend),
@@ -314,7 +314,7 @@ class Run {
     session_.reset();
     try {
       account += "Something else takes what the plan counted on. The run would take less with\n" +
-                 memory_suggestions(config_, backend_.target());
+                 changes_that_take_less(planned_.spec);
     } catch (const std::bad_alloc&) {
       account += "nothing is left to plan with";
     }

@@ -37,19 +37,19 @@ RunSteps::RunSteps(const PlannedRun& run, TrainingSession& session, RunCheckpoin
       session_(session),
       checkpoints_(checkpoints),
       peak_(peak),
-      flops_(training_flops(run.plans.model, run.config.gradient_accumulation_steps)),
+      flops_(training_flops(run.plans.model, run.spec.config().gradient_accumulation_steps)),
       non_finite_(folder_for_dumps(run)),
-      recorder_(run.opened.first_step() + run.config.skip_first_n_steps_for_profiler,
-                run.config.profiler_steps) {}
+      recorder_(run.opened.first_step() + run.spec.config().skip_first_n_steps_for_profiler,
+                run.spec.config().profiler_steps) {}
 
 StepMetrics RunSteps::run(data::PrefetchedBatches& batches, int64_t i, bool is_flushed) {
   const auto start = Clock::now();
   batch_.clear();
-  for (int64_t m = 0; m < run_.config.gradient_accumulation_steps; ++m)
+  for (int64_t m = 0; m < run_.spec.config().gradient_accumulation_steps; ++m)
     batch_.push_back(batches.next());
   int64_t weights = 0;
   for (const data::Batch& batch : batch_) weights += batch.total_weights;
-  const StepScalars scalars{.learning_rate = learning_rate_schedule(run_.config).at(i),
+  const StepScalars scalars{.learning_rate = learning_rate_schedule(run_.spec.config()).at(i),
                             .number = i + 1,
                             .total_weights = run_.world.sum(weights)};
   const StepResult result =
@@ -57,19 +57,19 @@ StepMetrics RunSteps::run(data::PrefetchedBatches& batches, int64_t i, bool is_f
   if (is_flushed) session_.step().flush(session_.ledger());
   const double seconds = seconds_since(start);
   if (recorder_.ends_with(i)) write_trace();
-  const StepMetrics metrics{
-      .step = i,
-      .seconds = seconds,
-      .loss = result.loss,
-      .gradient_norm = result.gradient_norm,
-      .learning_rate = scalars.learning_rate,
-      .total_weights = result.total_weights,
-      .tokens_per_second_per_device = static_cast<double>(tokens_per_step(run_.config)) / seconds,
-      .tflops_per_device = flops_ / seconds / 1e12,
-      .mfu = flops_ / seconds / peak_.flops_per_second,
-      .device_peak_bytes = session_.peak_bytes(MemoryKind::device),
-      .pinned_host_peak_bytes = session_.peak_bytes(MemoryKind::pinned_host),
-      .checkpoint_stall_seconds = checkpoints_.take_stall_seconds()};
+  const StepMetrics metrics{.step = i,
+                            .seconds = seconds,
+                            .loss = result.loss,
+                            .gradient_norm = result.gradient_norm,
+                            .learning_rate = scalars.learning_rate,
+                            .total_weights = result.total_weights,
+                            .tokens_per_second_per_device =
+                                static_cast<double>(tokens_per_step(run_.spec.config())) / seconds,
+                            .tflops_per_device = flops_ / seconds / 1e12,
+                            .mfu = flops_ / seconds / peak_.flops_per_second,
+                            .device_peak_bytes = session_.peak_bytes(MemoryKind::device),
+                            .pinned_host_peak_bytes = session_.peak_bytes(MemoryKind::pinned_host),
+                            .checkpoint_stall_seconds = checkpoints_.take_stall_seconds()};
   run_.console.line(text(metrics));
   return metrics;
 }
@@ -87,7 +87,8 @@ void RunSteps::end_recording() {
 void RunSteps::require_finite(const StepMetrics& metrics) {
   const std::string account = non_finite_.account(metrics, batch_);
   if (account.empty()) return;
-  if (run_.config.on_non_finite == OnNonFinite::skip && !std::isfinite(metrics.gradient_norm))
+  if (run_.spec.config().on_non_finite == OnNonFinite::skip &&
+      !std::isfinite(metrics.gradient_norm))
     return run_.console.line(account + "; skipped: weights and moments are as before");
   checkpoints_.finish();
   const std::string advice = checkpoints_.advice();

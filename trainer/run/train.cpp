@@ -22,7 +22,6 @@
 #include "trainer/config/inputs.h"
 #include "trainer/config/key_values.h"
 #include "trainer/config/model_config.h"
-#include "trainer/config/named_hardware.h"
 #include "trainer/config/run_files.h"
 #include "trainer/config/unused_keys.h"
 #include "trainer/distributed/connect.h"
@@ -94,6 +93,11 @@ std::vector<std::string> doubts_about_start(const Config& config, const Manifest
           "run_name begins with it"};
 }
 
+// A run that goes on keeps the schedule that it began with.
+RunSpec resumed(const RunSpec& spec, const OpenedRun& opened) {
+  return opened.start ? spec.with(with_schedule_of(*opened.start, spec.config())) : spec;
+}
+
 // Files that are no longer those that a checkpoint is of say so where they were changed, rather
 // than that this is another run.
 void require_unchanged(const Config& config, const TrainingData& data) {
@@ -112,9 +116,9 @@ void train(const Config& given) {
   const std::unique_ptr<World> world = connect(launch, chosen.target);
   StopSignal::note_from_now();
   require_same_config(given, chosen.target, *world);
-  Config config = with_devices(with_adapter(given), world->size());
+  const Config config = with_devices(with_adapter(given), world->size());
   require_savable(config, chosen.target);
-  named_hardware(config);  // refuses a profile that is not there, though nothing may ask for it
+  const RunSpec asked(config, chosen.target);
 
   Console console(world->is_first());
   console.line("backend: " + chosen.description);
@@ -126,33 +130,32 @@ void train(const Config& given) {
   if (starts_from_weights(config))
     require_weights(config, model,
                     offload::lay_out(make_model(config, chosen.target), layout_options(config)));
-  const auto [config_with_policy, account] = with_chosen_policy(config, chosen.target);
-  config = config_with_policy;
+  const auto [with_policy, account] = with_chosen_policy(asked);
   if (!account.empty()) console.line(account);
 
   const std::unique_ptr<offload::Backend> backend = make_backend(
       chosen.target, chosen.device,
       connect_devices(*world, device_mesh(config, world->rank()), chosen.target, chosen.device));
-  const TrainingPlans plans = agreed_plans(config, *backend, *world);
-  const data::BatchSchema schema =
-      batch_schema(plans.model, {config.per_device_batch_size, config.max_target_length});
-  const OpenedRun opened(config, schema, *world, console.log());
+  const TrainingPlans plans = agreed_plans(with_policy, *backend, *world);
+  const data::BatchSchema schema = batch_schema(
+      plans.model, {with_policy.config().per_device_batch_size, config.max_target_length});
+  const OpenedRun opened(with_policy.config(), schema, *world, console.log());
+  const RunSpec spec = resumed(with_policy, opened);
   if (opened.start) {
-    config = with_schedule_of(*opened.start, config);
-    const Manifest here = describe_run(config, model.dtype, opened.data.identity,
+    const Manifest here = describe_run(spec.config(), model.dtype, opened.data.identity,
                                        opened.start->manifest.frozen_weights);
-    if (here.data != opened.start->manifest.data) require_unchanged(config, opened.data);
-    require_same_run(config, here, *opened.start);
+    if (here.data != opened.start->manifest.data) require_unchanged(spec.config(), opened.data);
+    require_same_run(spec.config(), here, *opened.start);
     if (opened.saved_step >= 0)
-      for (const std::string& line : doubts_about_start(config, opened.start->manifest))
+      for (const std::string& line : doubts_about_start(spec.config(), opened.start->manifest))
         console.line("warning: " + line);
   }
   if (world->is_first()) {
     const std::filesystem::path& folder = opened.directory->path();
-    write_resolved(config, folder / kConfigFile);
+    write_resolved(spec.config(), folder / kConfigFile);
     write_file(folder / kPlanFile, account + text(plans), Links::refused);
   }
-  run({.config = config,
+  run({.spec = spec,
        .plans = plans,
        .opened = opened,
        .backend = *backend,

@@ -14,7 +14,6 @@
 #include "trainer/config/device_mesh.h"
 #include "trainer/config/label_actions.h"
 #include "trainer/config/model_config.h"
-#include "trainer/config/named_hardware.h"
 #include "trainer/step/prefetch.h"
 #include "trainer/step/short_step.h"
 #include "trainer/weights/saved_state.h"
@@ -86,11 +85,11 @@ void require_part_for_each_device(const models::Model& model, offload::LayoutOpt
                   location(config, "ici_fsdp_parallelism"), devices, most));
 }
 
-double chosen_prefetch_layers(const Config& config, const models::Model& model,
-                              const StepOptions& options, models::Target target) {
-  if (config.prefetch_layers) return *config.prefetch_layers;
-  return choose_prefetch_layers(model, layout_options(config), options, target,
-                                named_hardware(config).value_or(offload::nominal_hardware(target)));
+double chosen_prefetch_layers(const RunSpec& spec, const models::Model& model,
+                              const StepOptions& options) {
+  if (spec.config().prefetch_layers) return *spec.config().prefetch_layers;
+  return choose_prefetch_layers(model, layout_options(spec.config()), options, spec.target(),
+                                spec.hardware_or_nominal());
 }
 
 // Of one run of a step's plans, apart from what callers give.
@@ -122,10 +121,11 @@ int64_t kept_bytes(const models::Model& model, const offload::LayoutOptions& lay
 // computes values again take more device memory than one that keeps them all. Then these options
 // keep them; nothing otherwise, and of policies that say of labels what is to happen. The first
 // device's plans decide for all, whose shares may differ.
-std::optional<StepOptions> keeping_all_in_less(const Config& config, const models::Model& model,
+std::optional<StepOptions> keeping_all_in_less(const RunSpec& spec, const models::Model& model,
                                                const StepOptions& options,
-                                               const StepPlans& step_of_first,
-                                               models::Target target) {
+                                               const StepPlans& step_of_first) {
+  const Config& config = spec.config();
+  const models::Target target = spec.target();
   const offload::LayoutOptions layout = layout_options(config);
   if (config.remat_policy == offload::kNone || config.remat_policy == offload::kCustom ||
       options.policy.offloads() || !has_transfers(layout.any_on_host(), layout.mesh, options))
@@ -135,7 +135,7 @@ std::optional<StepOptions> keeping_all_in_less(const Config& config, const model
   keeping.policy.all.first.name = options.policy.all.first.name;
   const int64_t enough = arena_bytes(step_of_first);
   if (kept_bytes(model, layout, keeping, target) >= enough) return std::nullopt;
-  keeping.transfers.prefetch_layers = chosen_prefetch_layers(config, model, keeping, target);
+  keeping.transfers.prefetch_layers = chosen_prefetch_layers(spec, model, keeping);
   if (arena_bytes(plan_step(model, offload::lay_out(model, layout), keeping, target)) >= enough)
     return std::nullopt;
   return keeping;
@@ -159,7 +159,8 @@ offload::LayoutOptions layout_options(const Config& config, int64_t rank) {
   return options;
 }
 
-StepOptions step_options(const Config& config, const models::Model& model, models::Target target) {
+StepOptions step_options(const RunSpec& spec, const models::Model& model) {
+  const Config& config = spec.config();
   const models::Program& layer = main_stage(model).programs[0];
   auto policy = [&](const std::map<std::string, Action>& custom) {
     return with_origin(config, [&] { return make_policy(config.remat_policy, custom, layer); });
@@ -173,7 +174,7 @@ StepOptions step_options(const Config& config, const models::Model& model, model
                       .micro_batches = config.gradient_accumulation_steps};
   // The gradients of toy_a are the result.
   if (config.toy != Toy::a) options.optimizer = optimizer_options(config);
-  options.transfers.prefetch_layers = chosen_prefetch_layers(config, model, options, target);
+  options.transfers.prefetch_layers = chosen_prefetch_layers(spec, model, options);
   return options;
 }
 
@@ -191,11 +192,13 @@ std::vector<const Plan*> TrainingPlans::all() const {
   return plans;
 }
 
-TrainingPlans plan_training(const Config& config, models::Target target, int64_t rank) {
+TrainingPlans plan_training(const RunSpec& spec, int64_t rank) {
+  const Config& config = spec.config();
+  const models::Target target = spec.target();
   TrainingPlans plans;
   plans.model = make_model(config, target);
   plans.layout = offload::lay_out(plans.model, layout_options(config, rank));
-  plans.options = step_options(config, plans.model, target);
+  plans.options = step_options(spec, plans.model);
   require_part_for_each_device(plans.model, layout_options(config), config);
   auto plan_as = [&](int64_t of_rank) {
     return with_origin(config, [&] {
@@ -206,8 +209,8 @@ TrainingPlans plan_training(const Config& config, models::Target target, int64_t
     });
   };
   plans.step = plan_as(rank);
-  if (auto keeping = keeping_all_in_less(config, plans.model, plans.options,
-                                         rank == 0 ? plans.step : plan_as(0), target)) {
+  if (auto keeping = keeping_all_in_less(spec, plans.model, plans.options,
+                                         rank == 0 ? plans.step : plan_as(0))) {
     plans.options = *keeping;
     plans.step = plan_as(rank);
   }

@@ -7,7 +7,7 @@
 
 #include "models/families/decoder.h"
 #include "offload/hardware/hardware.h"
-#include "trainer/config/config.h"
+#include "trainer/config/run_spec.h"
 #include "trainer/step/decoding.h"
 #include "trainer/step/memory_report.h"
 #include "trainer/step/step_plans.h"
@@ -32,7 +32,7 @@ struct TrainingPlans {
 // As device number `rank` of the config's mesh has it.
 offload::LayoutOptions layout_options(const Config& config, int64_t rank = 0);
 // Throws ConfigError when the remat policy does not suit the model.
-StepOptions step_options(const Config& config, const models::Model& model, models::Target target);
+StepOptions step_options(const RunSpec& spec, const models::Model& model);
 
 // Whether a policy that would compute values again keeps them all, since that takes less device
 // memory: a policy never takes more than `none`. And how reports say so.
@@ -41,7 +41,7 @@ inline constexpr const char* kKeepsAllInLess =
     ", which keeps everything here: to compute it again would take more device memory";
 
 // Those of device number `rank`. Throws ConfigError as step_options() does.
-TrainingPlans plan_training(const Config& config, models::Target target, int64_t rank = 0);
+TrainingPlans plan_training(const RunSpec& spec, int64_t rank = 0);
 
 // The memory that a run takes: of its plans, of saving, and of the snapshot if there is one.
 MemoryByKind analyze(const TrainingPlans& plans);

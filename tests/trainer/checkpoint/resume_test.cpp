@@ -68,7 +68,7 @@ class Part {
  public:
   Part(const std::vector<std::string>& settings, const std::optional<Checkpoint>& start)
       : config_(config_of(settings)),
-        plans_(plan_training(config_, models::Target::cpu)),
+        plans_(plan_training({config_, models::Target::cpu})),
         model_(decoder_config(config_, models::Target::cpu)),
         session_(plans_, *backend_,
                  start ? GiveFirstValues([&](offload::Arguments& arguments) {
@@ -260,12 +260,12 @@ TEST(Saving, TakesWhatWasPlanned) {
   for (const Kind& kind : kKinds) {
     if (!runs_here(kind)) continue;
     const Settings settings = join(kind.settings, {"steps=4", "checkpoint_period=2"});
-    const TrainingPlans with = plan_training(config_of(settings), models::Target::cpu);
+    const TrainingPlans with = plan_training({config_of(settings), models::Target::cpu});
     for (const auto& [off, bytes] : {std::pair{"async_checkpointing=false", kSaveBytes},
                                      {"checkpoint_period=4", kSaveBytes},
                                      {"enable_checkpointing=false", int64_t{0}}}) {
       const TrainingPlans plans =
-          plan_training(config_of(join(settings, {off})), models::Target::cpu);
+          plan_training({config_of(join(settings, {off})), models::Target::cpu});
       EXPECT_EQ(analyze(plans)[offload::MemoryKind::unpinned_host].peak_bytes, bytes) << off;
     }
     const offload::MemoryAnalysis planned = analyze(with)[offload::MemoryKind::unpinned_host];

@@ -633,7 +633,7 @@ TEST(OutOfMemory, IsRecognisedByTypeOrMessage) {
 // What is alive stands beside what was planned.
 TEST(OutOfMemory, MessageComparesLiveWithPlannedBytes) {
   const Config config = load_config("quickstart.yml", {}, default_configs_directory());
-  const TrainingPlans plans = plan_training(config, models::Target::cpu);
+  const TrainingPlans plans = plan_training({config, models::Target::cpu});
   const MemoryByKind planned = analyze(plans);
   offload::Ledger ledger;
   ledger.take(offload::MemoryKind::device, offload::Category::optimizer, int64_t{3} << 20);

@@ -49,13 +49,13 @@ struct Advised {
 Advised advised(const std::string& policy, const Hardware& hardware,
                 const std::vector<std::string>& more = {}) {
   const Config config = config_of(policy, more);
-  TrainingPlans plans = plan_training(config, hardware.target);
+  TrainingPlans plans = plan_training({config, hardware.target});
   const Room left = room(analyze(plans.all()), hardware);
-  return {advise(config, plans, left, hardware), left.device_spare_bytes};
+  return {advise({config, hardware.target, hardware}, plans, left), left.device_spare_bytes};
 }
 
 int64_t device_peak(const Config& config) {
-  return analyze(plan_training(config, models::Target::cuda))[offload::MemoryKind::device]
+  return analyze(plan_training({config, models::Target::cuda}))[offload::MemoryKind::device]
       .peak_bytes;
 }
 
@@ -102,7 +102,7 @@ TEST(Advice, ComparesPlansOnTheSameLink) {
 }
 
 double step_seconds(const Config& config, const Hardware& hardware) {
-  return plan_chosen_policy(config, hardware.target, hardware).estimate->step_seconds;
+  return plan_chosen_policy({config, hardware.target, hardware}).estimate->step_seconds;
 }
 
 // What the change that a line speaks of would gain, in percent of the step.

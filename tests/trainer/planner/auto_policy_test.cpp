@@ -17,7 +17,7 @@
 #include "trainer/config/hardware_file.h"
 #include "trainer/config/load_config.h"
 #include "trainer/config/model_config.h"
-#include "trainer/config/named_hardware.h"
+#include "trainer/config/run_spec.h"
 #include "trainer/planner/advice/choose_policy.h"
 #include "trainer/planner/auto/auto_account.h"
 #include "trainer/planner/auto/auto_search_space.h"
@@ -97,7 +97,7 @@ struct Named {
 };
 
 std::vector<Named> all_named(const Config& config) {
-  Hardware hardware = *named_hardware(config);
+  Hardware hardware = *RunSpec::on_profile(config).hardware();
   std::vector<Named> list;
   for (const offload::PolicyInfo& info : offload::policies())
     for (int homes = 0; homes < 8 && info.name != "custom"; ++homes) {
@@ -106,7 +106,7 @@ std::vector<Named> all_named(const Config& config) {
       one.parameter_memory_host_offload = homes & 1;
       one.gradient_memory_host_offload = homes & 2;
       one.optimizer_memory_host_offload = homes & 4;
-      PolicyPlan plan = plan_chosen_policy(one, hardware.target, hardware);
+      PolicyPlan plan = plan_chosen_policy({one, hardware.target, hardware});
       list.push_back(
           {info.name, plan.estimate->step_seconds, plan.memory[MemoryKind::device].peak_bytes});
     }
@@ -137,7 +137,7 @@ TEST_F(AutoPolicy, LosesToNoNamedPolicyThatFits) {
       for (const Named& one : named)
         if (static_cast<double>(one.device_bytes) <= limit && one.seconds < best.seconds)
           best = one;
-      SimulatedPlan choice = choose_policy(with_limit(config, limit), hardware.target).chosen();
+      SimulatedPlan choice = choose_policy({with_limit(config, limit), hardware.target}).chosen();
       SCOPED_TRACE(std::string(model) + ": " + summary(choice.config) + ", beside " + best.policy);
       EXPECT_LE(device_bytes(choice), limit);
       EXPECT_LE(choice.step_seconds, 1.01 * best.seconds);
@@ -150,8 +150,8 @@ TEST_F(AutoPolicy, LosesToNoNamedPolicyThatFits) {
 // The time of a step under `custom`, with what is set.
 double custom_seconds(Config config) {
   config.remat_policy = "custom";
-  const Hardware hardware = *named_hardware(config);
-  const PolicyPlan plan = plan_chosen_policy(config, hardware.target, hardware);
+  const Hardware hardware = *RunSpec::on_profile(config).hardware();
+  const PolicyPlan plan = plan_chosen_policy({config, hardware.target, hardware});
   EXPECT_TRUE(plan.room.fits());
   return plan.estimate->step_seconds;
 }
@@ -160,7 +160,7 @@ double custom_seconds(Config config) {
 TEST_F(AutoPolicy, ChoosesForLayersThatAreNotTheFirst) {
   const std::vector<std::string> keys{"offload_layers=0", "context=device"};
   const Config config = config_of("llama", gpu(1e12), keys);
-  const SimulatedPlan choice = choose_policy(config, kTarget).chosen();
+  const SimulatedPlan choice = choose_policy({config, kTarget}).chosen();
   std::vector<std::string> custom = keys;
   for (const char* label : {"query_proj", "key_proj", "value_proj", "out_proj", "mlpwi_0",
                             "mlpwi_1", "mlpwo", "unlabelled"})
@@ -177,7 +177,7 @@ TEST_F(AutoPolicy, KnowsThatAtDepth0NothingIsHidden) {
   const Hardware hardware = gpu(2e9);
   const double limit = 135e6;
   const SimulatedPlan choice =
-      choose_policy(with_limit(config_of("llama", hardware, keys), limit), kTarget).chosen();
+      choose_policy({with_limit(config_of("llama", hardware, keys), limit), kTarget}).chosen();
   for (const char* label : {"query_proj", "key_proj", "value_proj"})
     keys.push_back(label + std::string("=device"));
   EXPECT_LE(choice.step_seconds,
@@ -189,14 +189,14 @@ TEST_F(AutoPolicy, AFasterLinkGivesNoSlowerPlan) {
   double before = INFINITY;
   for (double link : {5e8, 2e9, 8e9, 3.2e10}) {
     Config config = with_limit(config_of("llama", gpu(link)), 75e6);
-    SimulatedPlan choice = choose_policy(config, kTarget).chosen();
+    SimulatedPlan choice = choose_policy({config, kTarget}).chosen();
     EXPECT_LE(choice.step_seconds, before * 1.002) << link << ": " << summary(choice.config);
     before = choice.step_seconds;
   }
 }
 
 TEST_F(AutoPolicy, MovesNothingWhereAllFits) {
-  SimulatedPlan choice = choose_policy(config_of("llama", gpu(1e12)), kTarget).chosen();
+  SimulatedPlan choice = choose_policy({config_of("llama", gpu(1e12)), kTarget}).chosen();
   const Config& config = choice.config;
   EXPECT_FALSE(config.parameter_memory_host_offload || config.gradient_memory_host_offload ||
                config.optimizer_memory_host_offload);
@@ -208,7 +208,7 @@ TEST_F(AutoPolicy, KeepsKeysThatAreSet) {
   Config config = config_of("llama", gpu(1e10),
                             {"context=offload", "optimizer_memory_host_offload=true",
                              "gradient_memory_host_offload=false", "offload_layers=3"});
-  for (const SimulatedPlan& tried : choose_policy(config, kTarget).plans) {
+  for (const SimulatedPlan& tried : choose_policy({config, kTarget}).plans) {
     EXPECT_TRUE(tried.config.optimizer_memory_host_offload);
     EXPECT_FALSE(tried.config.gradient_memory_host_offload);
     EXPECT_EQ(tried.config.offload_layers, 3);
@@ -219,11 +219,11 @@ TEST_F(AutoPolicy, KeepsKeysThatAreSet) {
 // The run directory's config.yml is such a file.
 TEST_F(AutoPolicy, TheChoiceIsWrittenSoThatItCanBeRepeated) {
   Config config = with_limit(config_of("gemma2", gpu(8e9), {"auto_micro_batch=true"}), 90e6);
-  SimulatedPlan choice = choose_policy(config, kTarget).chosen();
+  SimulatedPlan choice = choose_policy({config, kTarget}).chosen();
   fs::path file = folder_ / "config.yml";
   write_resolved(choice.config, file);
   Config again = load_config(file, {}, kConfigs);
-  PolicyPlan plan = plan_chosen_policy(again, kTarget, named_hardware(again));
+  PolicyPlan plan = plan_chosen_policy({again, kTarget});
   EXPECT_EQ(plan.estimate->step_seconds, choice.step_seconds);
   EXPECT_EQ(plan.memory[MemoryKind::device].peak_bytes, device_bytes(choice));
   // So are the keys that are printed.
@@ -231,24 +231,23 @@ TEST_F(AutoPolicy, TheChoiceIsWrittenSoThatItCanBeRepeated) {
   for (const auto& [key, value] : chosen_keys(choice.config)) keys.push_back(key + "=" + value);
   keys.push_back("hardware=" + config.hardware);
   Config typed = config_of("gemma2", gpu(8e9), keys);
-  EXPECT_EQ(plan_chosen_policy(typed, kTarget, named_hardware(typed)).estimate->step_seconds,
-            choice.step_seconds);
+  EXPECT_EQ(plan_chosen_policy({typed, kTarget}).estimate->step_seconds, choice.step_seconds);
 }
 
 // Below the first adapters nothing is read, so the first layers are not like the others.
 TEST_F(AutoPolicy, KnowsLayersThatReadLess) {
   Config config = config_of("gemma2", gpu(1e10), {"lora_rank=4"});
   for (double limit : {65e6, 90e6}) {
-    SimulatedPlan choice = choose_policy(with_limit(config, limit), kTarget).chosen();
+    SimulatedPlan choice = choose_policy({with_limit(config, limit), kTarget}).chosen();
     EXPECT_LE(device_bytes(choice), limit) << summary(choice.config);
   }
 }
 
 TEST_F(AutoPolicy, CutsAStepIntoTheMicroBatchesThatAreFastest) {
   Config config = config_of("llama", gpu(1e10), {"auto_micro_batch=true"});
-  SimulatedPlan whole = choose_policy(config, kTarget).chosen();
+  SimulatedPlan whole = choose_policy({config, kTarget}).chosen();
   EXPECT_EQ(whole.config.per_device_batch_size, 4);
-  SimulatedPlan cut = choose_policy(with_limit(config, 38e6), kTarget).chosen();
+  SimulatedPlan cut = choose_policy({with_limit(config, 38e6), kTarget}).chosen();
   EXPECT_LT(cut.config.per_device_batch_size, 4) << summary(cut.config);
   EXPECT_EQ(cut.config.per_device_batch_size * cut.config.gradient_accumulation_steps, 4);
 }
@@ -260,7 +259,7 @@ TEST_F(AutoPolicy, FetchesLaterWhereNothingElseFits) {
   late.prefetch_layers = 0;
   late.origins["prefetch_layers"] = "command line";
   auto fits = [&](double bytes) {
-    return find_policy(with_limit(late, bytes), kTarget).has_value();
+    return find_policy({with_limit(late, bytes), kTarget}).has_value();
   };
   double too_little = 1e6, limit = 2e6;
   for (; !fits(limit); limit *= 2) too_little = limit;
@@ -268,7 +267,7 @@ TEST_F(AutoPolicy, FetchesLaterWhereNothingElseFits) {
     const double middle = std::sqrt(too_little * limit);
     (fits(middle) ? limit : too_little) = middle;
   }
-  const SimulatedPlan choice = choose_policy(with_limit(config, limit), kTarget).chosen();
+  const SimulatedPlan choice = choose_policy({with_limit(config, limit), kTarget}).chosen();
   EXPECT_LE(device_bytes(choice), limit);
   EXPECT_EQ(choice.config.origins.at("prefetch_layers"), kChosen);
 }
@@ -276,7 +275,7 @@ TEST_F(AutoPolicy, FetchesLaterWhereNothingElseFits) {
 TEST_F(AutoPolicy, SaysWhatIsMissingWhereNothingFits) {
   Config config = with_limit(config_of("llama", gpu(1e10)), 1e6);
   try {
-    choose_policy(config, kTarget);
+    choose_policy({config, kTarget});
     FAIL() << "fits a megabyte";
   } catch (const PlanError& error) {
     for (const char* part :
@@ -288,7 +287,7 @@ TEST_F(AutoPolicy, SaysWhatIsMissingWhereNothingFits) {
 }
 
 TEST_F(AutoPolicy, RefusesAProfileOfAnotherKindOfMachine) {
-  EXPECT_THROW(choose_policy(config_of("llama", gpu(1e10)), models::Target::cpu), ConfigError);
+  EXPECT_THROW(choose_policy({config_of("llama", gpu(1e10)), models::Target::cpu}), ConfigError);
 }
 
 // No assignment that is left out beats one that is not, and each is what a policy of it takes.

@@ -11,9 +11,10 @@ namespace longshore::trainer {
 namespace {
 
 int64_t fewest(const Config& config, int64_t enough) {
-  const std::optional<Config> found = on_fewest_devices(
-      config, [&](const Config& one) { return device_mesh(one).devices() >= enough; });
-  return found ? device_mesh(*found).devices() : 0;
+  const std::optional<RunSpec> found = on_fewest_devices(
+      RunSpec::on_profile(config),
+      [&](const RunSpec& one) { return device_mesh(one.config()).devices() >= enough; });
+  return found ? device_mesh(found->config()).devices() : 0;
 }
 
 // Any number within a node, then whole nodes.
@@ -38,7 +39,8 @@ TEST(FewestDevices, AreAsManyAsAreEnough) {
 
 TEST(FewestDevices, SayWhatTheProfileLacks) {
   const PlanAnswer none =
-      answer({.fewest_devices = true}, small_model_on("rtx4090", {"device_memory_limit=0.01"}));
+      answer({.fewest_devices = true},
+             RunSpec::on_profile(small_model_on("rtx4090", {"device_memory_limit=0.01"})));
   EXPECT_FALSE(none.is_found);
   EXPECT_THAT(none.text, testing::HasSubstr("the profile has no dcn"));
 }

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "tests/message_of.h"
 #include "tests/trainer/small_model_on.h"
-#include "trainer/config/named_hardware.h"
+#include "trainer/config/run_spec.h"
 #include "trainer/planner/advice/choose_policy.h"
 #include "trainer/planner/policy_plan.h"
 
@@ -17,26 +17,29 @@ TEST(LargestThatFits, IsTheLargest) {
   Config config = small_model_on(
       "rtx4090",
       {"remat_policy=full", "optimizer_memory_host_offload=true", "max_target_length=1024"});
-  offload::Hardware hardware = *named_hardware(config);
+  offload::Hardware hardware = *RunSpec::on_profile(config).hardware();
   auto fits = [&](int64_t batch) {
     Config one = config;
     one.per_device_batch_size = batch;
-    return plan_chosen_policy(one, hardware.target, hardware).room.fits();
+    return plan_chosen_policy({one, hardware.target, hardware}).room.fits();
   };
-  const auto [most, is_most_allowed] = largest_that_fits(config, "per_device_batch_size", hardware);
+  const auto [most, is_most_allowed] =
+      largest_that_fits({config, hardware.target, hardware}, "per_device_batch_size");
   EXPECT_GT(most, 1);
   EXPECT_FALSE(is_most_allowed);
   EXPECT_TRUE(fits(most));
   EXPECT_FALSE(fits(most + 1));
   hardware.device_bytes = 1 << 30;
-  EXPECT_EQ(largest_that_fits(config, "per_device_batch_size", hardware).value, 0);
+  EXPECT_EQ(largest_that_fits({config, hardware.target, hardware}, "per_device_batch_size").value,
+            0);
 }
 
 TEST(LargestThatFits, SaysWhereTheKeyEndsBeforeTheMemory) {
   const Config config = load_config("toy_a.yml", {}, default_configs_directory());
   offload::Hardware hardware = offload::nominal_hardware(models::Target::cuda);
   hardware.device_bytes = hardware.host_bytes = int64_t{1} << 50;
-  const auto [most, is_most_allowed] = largest_that_fits(config, "per_device_batch_size", hardware);
+  const auto [most, is_most_allowed] =
+      largest_that_fits({config, hardware.target, hardware}, "per_device_batch_size");
   EXPECT_GT(most, 1000);
   EXPECT_TRUE(is_most_allowed);
 }

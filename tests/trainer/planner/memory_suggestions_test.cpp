@@ -15,7 +15,7 @@
 #include "tests/data/temporary_folder.h"
 #include "tests/offload/forwarding_backend.h"
 #include "trainer/config/load_config.h"
-#include "trainer/config/named_hardware.h"
+#include "trainer/config/run_spec.h"
 #include "trainer/planner/room.h"
 
 namespace longshore::trainer {
@@ -51,7 +51,7 @@ Config config_of(std::vector<std::string> overrides) {
 }
 
 MemoryByKind memory_of(const Config& config) {
-  return analyze(plan_training(config, models::Target::cuda).all());
+  return analyze(plan_training({config, models::Target::cuda}).all());
 }
 
 // The lines below "with": a setting, and what it would need.
@@ -73,7 +73,7 @@ TEST(WhatHelps, NamesTheKindAndTheKeysThatHelp) {
                                      "optimizer_memory_host_offload=true",
                                      "gradient_accumulation_steps=2"};
   Config config = config_of(overrides);
-  TrainingPlans plans = plan_training(config, models::Target::cuda);
+  TrainingPlans plans = plan_training({config, models::Target::cuda});
   MemoryByKind memory = analyze(plans.all());
   int64_t device = memory[MemoryKind::device].peak_bytes,
           pinned = memory[MemoryKind::pinned_host].peak_bytes;
@@ -82,14 +82,14 @@ TEST(WhatHelps, NamesTheKindAndTheKeysThatHelp) {
 
   SmallBackend just_enough(*device_without_memory,
                            {{MemoryKind::device, device}, {MemoryKind::pinned_host, pinned}});
-  EXPECT_EQ(explain_out_of_memory(config, plans, just_enough), "");
+  EXPECT_EQ(explain_out_of_memory({config, just_enough.target()}, plans, just_enough), "");
 
   for (MemoryKind kind : {MemoryKind::device, MemoryKind::pinned_host}) {
     std::map<MemoryKind, int64_t> available{{MemoryKind::device, kPlenty},
                                             {MemoryKind::pinned_host, kPlenty}};
     available[kind] = memory[kind].peak_bytes - 1;
     SmallBackend small(*device_without_memory, available);
-    std::string message = explain_out_of_memory(config, plans, small);
+    std::string message = explain_out_of_memory({config, small.target()}, plans, small);
     for (const std::string& words :
          {std::string("does not fit"), "pinned_host   needs " + offload::bytes_text(pinned),
           "device        needs " + offload::bytes_text(device),
@@ -129,8 +129,8 @@ TEST(WhatHelps, NamesOnlyWhatLessensWhatIsShort) {
     const Config short_of_device = config_of({"remat_policy=full", "device_memory_limit=0.01"}),
                  short_of_host =
                      config_of({"host_memory_limit=0.0001", "optimizer_memory_host_offload=true"});
-    const std::string for_device = memory_suggestions(short_of_device, hardware),
-                      for_host = memory_suggestions(short_of_host, hardware);
+    const std::string for_device = memory_suggestions({short_of_device, hardware.target, hardware}),
+                      for_host = memory_suggestions({short_of_host, hardware.target, hardware});
     for (const char* home : {"optimizer", "gradient", "parameter"}) {
       const std::string setting = std::string(home) + "_memory_host_offload=true";
       EXPECT_THAT(for_device, HasSubstr(setting));
@@ -139,7 +139,7 @@ TEST(WhatHelps, NamesOnlyWhatLessensWhatIsShort) {
     EXPECT_THAT(for_device, Not(HasSubstr("remat_policy=full"))) << "it is full already";
     EXPECT_THAT(for_device, Not(HasSubstr("prefetch_layers=0"))) << "nothing moves";
     EXPECT_THAT(for_host, HasSubstr("moment_dtype=8bit"));
-    EXPECT_THAT(memory_suggestions(short_of_device, hardware, {"moment_dtype"}),
+    EXPECT_THAT(memory_suggestions({short_of_device, hardware.target, hardware}, {"moment_dtype"}),
                 Not(HasSubstr("moment_dtype")));
   }
 }
@@ -157,14 +157,15 @@ TEST(WhatHelps, OffersSettingsThatTheFileTakes) {
     return load_config(file, overrides, default_configs_directory());
   };
   const offload::Hardware nothing = offload::nominal_hardware(models::Target::cuda);
-  const std::string help = memory_suggestions(load({"device_memory_limit=0.01"}), nothing);
+  const std::string help =
+      memory_suggestions({load({"device_memory_limit=0.01"}), nothing.target, nothing});
   EXPECT_THAT(help, HasSubstr("remat_policy=full context= "));
   EXPECT_THAT(help, HasSubstr("base_num_decoder_layers=3 offload_layers=-1 "));
   std::istringstream lines(help);
   for (std::string line; std::getline(lines, line);) {
     std::istringstream words(line.substr(0, line.find(" device ")));
     const std::vector<std::string> overrides{std::istream_iterator<std::string>(words), {}};
-    EXPECT_NO_THROW(plan_training(load(overrides), models::Target::cuda)) << line;
+    EXPECT_NO_THROW(plan_training({load(overrides), models::Target::cuda})) << line;
   }
 }
 
@@ -179,7 +180,8 @@ TEST(WhatHelps, NamesWhatFitsTogether) {
                  "gradient_memory_host_offload=true", "moment_dtype=8bit"}));
   hardware.device_bytes = hardware.device_reserved_bytes + least[MemoryKind::device].peak_bytes;
   hardware.host_bytes = host_peak_bytes(least);
-  const std::string help = memory_suggestions(config_of({"remat_policy=none"}), hardware);
+  const std::string help =
+      memory_suggestions({config_of({"remat_policy=none"}), hardware.target, hardware});
   const size_t end = help.find(" device ", help.rfind('\n', help.size() - 2));
   std::istringstream words(help.substr(0, end).substr(help.rfind('\n', end) + 1));
   const std::vector<std::string> settings{std::istream_iterator<std::string>(words), {}};
@@ -208,7 +210,7 @@ TEST(WhatHelps, NamesTheLeastChangeThatFits) {
        {"per_device_batch_size=7", "max_target_length=200", "base_num_decoder_layers=5"}) {
     hardware.device_bytes = hardware.device_reserved_bytes +
                             memory_of(config_of({policy, setting}))[MemoryKind::device].peak_bytes;
-    const std::string help = memory_suggestions(config_of({policy}), hardware);
+    const std::string help = memory_suggestions({config_of({policy}), hardware.target, hardware});
     EXPECT_THAT(help, testing::ContainsRegex("  " + setting + " .*: fits\n")) << help;
   }
 }
@@ -217,7 +219,7 @@ TEST(WhatHelps, NamesTheFewestDevicesThatAreEnough) {
   const Config config =
       load_config("llama2_7b.yml", std::vector<std::string>{"hardware=h100", "remat_policy=full"},
                   default_configs_directory());
-  const std::string help = memory_suggestions(config, *named_hardware(config));
+  const std::string help = memory_suggestions(RunSpec::on_profile(config));
   std::smatch found;
   ASSERT_TRUE(std::regex_search(
       help, found, std::regex("  ici_fsdp_parallelism=(\\d+) .*: fits, on (\\d+) devices\n")))
@@ -226,7 +228,9 @@ TEST(WhatHelps, NamesTheFewestDevicesThatAreEnough) {
   for (int fewer : {0, 1}) {
     Config one = config;
     one.ici_fsdp_parallelism = std::stoi(found[1]) - fewer;
-    EXPECT_EQ(room(analyze(plan_training(one, models::Target::cuda)), *named_hardware(one)).fits(),
+    EXPECT_EQ(room(analyze(plan_training({one, models::Target::cuda})),
+                   *RunSpec::on_profile(one).hardware())
+                  .fits(),
               fewer == 0);
   }
 }
@@ -238,8 +242,8 @@ TEST(WhatHelps, DividesTheStatesOfReplicas) {
                      {{MemoryKind::device, 100 << 20}, {MemoryKind::pinned_host, kPlenty}});
   auto offers = [&](const std::string& mesh) {
     const Config config = config_of({mesh, "ici_fsdp_parallelism=1"});
-    const std::string message =
-        explain_out_of_memory(config, plan_training(config, models::Target::cuda), small);
+    const std::string message = explain_out_of_memory(
+        {config, small.target()}, plan_training({config, models::Target::cuda}), small);
     EXPECT_THAT(message, HasSubstr("does not fit"));
     return choices_of(message).contains("shard_optimizer_over_data=true");
   };
@@ -252,7 +256,7 @@ TEST(WhatHelps, IsSharedByTheDevicesOfAHost) {
   for (models::Target target : {models::Target::cuda, models::Target::cpu}) {
     const Config config = config_of({"remat_policy=minimal_offloaded", "ici_fsdp_parallelism=2",
                                      "ici_data_parallelism=2", "dcn_data_parallelism=3"});
-    const TrainingPlans plans = plan_training(config, target);
+    const TrainingPlans plans = plan_training({config, target});
     const MemoryByKind memory = analyze(plans);
     const bool is_one_memory = target == models::Target::cpu;
     auto nominal = offload::make_virtual_backend(offload::nominal_hardware(target));
@@ -263,12 +267,13 @@ TEST(WhatHelps, IsSharedByTheDevicesOfAHost) {
     const std::map<MemoryKind, int64_t> taken{{MemoryKind::device, device},
                                               {MemoryKind::pinned_host, host}};
     SmallBackend enough(*nominal, taken, 4);
-    EXPECT_EQ(explain_out_of_memory(config, plans, enough), "");
+    EXPECT_EQ(explain_out_of_memory({config, enough.target()}, plans, enough), "");
     SmallBackend without_processes(*nominal, taken, 3);
-    EXPECT_NE(explain_out_of_memory(config, plans, without_processes), "");
+    EXPECT_NE(explain_out_of_memory({config, without_processes.target()}, plans, without_processes),
+              "");
     SmallBackend small(*nominal,
                        {{MemoryKind::device, device}, {MemoryKind::pinned_host, host - 1}}, 4);
-    const std::string message = explain_out_of_memory(config, plans, small);
+    const std::string message = explain_out_of_memory({config, small.target()}, plans, small);
     EXPECT_THAT(message, HasSubstr("available " + offload::bytes_text((host - 1) / 4) +
                                    " for each of 4 devices of this host"));
   }

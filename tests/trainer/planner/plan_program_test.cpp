@@ -109,7 +109,7 @@ TEST(PlanProgram, WritesWhatTheAnalysisSays) {
     std::vector<std::string> one = overrides;
     one.push_back("remat_policy=" + plan["policy"].get<std::string>());
     Config config = load_config("quickstart.yml", one, default_configs_directory());
-    EXPECT_EQ(plan["memory"], json(analyze(plan_training(config, models::Target::cpu))));
+    EXPECT_EQ(plan["memory"], json(analyze(plan_training({config, models::Target::cpu}))));
     for (const char* kind : {"device", "pinned_host"}) {
       const ordered_json& memory = plan["memory"][kind];
       auto bytes = [&](const char* key) { return memory.at(key).get<int64_t>(); };

@@ -14,7 +14,7 @@
 #include "tests/data/temporary_folder.h"
 #include "trainer/config/hardware_file.h"
 #include "trainer/config/load_config.h"
-#include "trainer/config/named_hardware.h"
+#include "trainer/config/run_spec.h"
 #include "trainer/planner/advice/choose_policy.h"
 #include "trainer/planner/advice/plan_report.h"
 
@@ -30,7 +30,7 @@ double gain(const std::string& recipe, const std::string& policy,
             std::vector<std::string> overrides = {}) {
   overrides.push_back("hardware=" + (kConfigs / "hardware/tpu_v5p.yml").string());
   Config config = load_config(recipe, overrides, kConfigs);
-  std::vector<PolicyPlan> plans = plan_policies(config, {"full", policy}, models::Target::cuda);
+  std::vector<PolicyPlan> plans = plan_policies({config, models::Target::cuda}, {"full", policy});
   double gain = plans[0].estimate->step_seconds / plans[1].estimate->step_seconds - 1;
   std::printf("%s: %s is %+.1f %% to full\n", recipe.c_str(), policy.c_str(), 100 * gain);
   return gain;
@@ -49,7 +49,7 @@ PolicyPlan plan_of(const std::string& recipe, const std::string& hardware,
                    std::vector<std::string> overrides) {
   overrides.push_back("hardware=" + (kConfigs / "hardware" / (hardware + ".yml")).string());
   Config config = load_config(recipe, overrides, kConfigs);
-  return plan_chosen_policy(config, models::Target::cuda, named_hardware(config));
+  return plan_chosen_policy({config, models::Target::cuda});
 }
 
 // The four chips of a v5p-8 share the states. Then there is room to keep what `minimal` keeps, and
@@ -107,7 +107,7 @@ TEST(PublishedRuns, ChoosingsLinksAreSimulated) {
       one.remat_policy = policy;
       one.hardware = (folder / "tpu.yml").string();
       write_file(one.hardware, text(hardware));
-      const PolicyPlan plan = plan_chosen_policy(one, hardware.target, hardware);
+      const PolicyPlan plan = plan_chosen_policy({one, hardware.target, hardware});
       EXPECT_EQ(seconds[i], fmt::format("{:.2f} s", plan.estimate->step_seconds))
           << policy << " with " << rates[i] << " GB/s";
       EXPECT_FALSE(plan.room.fits());

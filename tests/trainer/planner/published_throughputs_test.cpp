@@ -270,7 +270,7 @@ TEST_P(PublishedThroughputs, LieNearThePlan) {
   overrides.push_back("max_target_length=" + std::to_string(batch.length));
   overrides.push_back("gradient_accumulation_steps=" + std::to_string(batch.accumulation));
   Config config = load_config(run.recipe, overrides, kConfigs);
-  std::vector<PolicyPlan> plans = plan_policies(config, {}, models::Target::cuda);
+  std::vector<PolicyPlan> plans = plan_policies({config, models::Target::cuda}, {});
   double tokens = 1. * batch.sequences * batch.length * batch.accumulation,
          predicted = tokens / plans[0].estimate->step_seconds;
   EXPECT_GE(predicted, run.bounds.least * run.published);

@@ -23,7 +23,7 @@ using testing::HasSubstr;
 TEST(Room, CountsWhatTheDriverTakes) {
   const std::vector<std::string> overrides{"remat_policy=minimal_offloaded"};
   const Config config = load_config("quickstart.yml", overrides, default_configs_directory());
-  const MemoryByKind memory = analyze(plan_training(config, models::Target::cuda).all());
+  const MemoryByKind memory = analyze(plan_training({config, models::Target::cuda}).all());
   const int64_t device = memory[MemoryKind::device].peak_bytes, host = host_peak_bytes(memory);
   ASSERT_GT(host, 0);
   for (models::Target target : {models::Target::cuda, models::Target::cpu}) {
@@ -59,8 +59,8 @@ TEST(Room, StatesAreTheLeastThatPlansTake) {
           settings.push_back(key + std::string("_memory_host_offload=") +
                              (homes[static_cast<size_t>(i)] == '1' ? "true" : "false"));
         const Config config = load_config("quickstart.yml", settings, default_configs_directory());
-        const TrainingPlans plans = plan_training(config, target);
-        const MemoryByKind states = memory_of_states(config, target);
+        const TrainingPlans plans = plan_training({config, target});
+        const MemoryByKind states = memory_of_states({config, target});
         for (MemoryKind kind : offload::kMemoryKinds) {
           std::map<std::string, int64_t> held;
           for (const offload::Plan* plan : plans.all())
@@ -90,7 +90,7 @@ TEST(Room, CountsWhatIsMissingOnce) {
 TEST(Room, NamesTheLimitThatIsExceeded) {
   const std::vector<std::string> overrides{"optimizer_memory_host_offload=true"};
   const Config config = load_config("quickstart.yml", overrides, default_configs_directory());
-  const MemoryByKind memory = analyze(plan_training(config, models::Target::cuda));
+  const MemoryByKind memory = analyze(plan_training({config, models::Target::cuda}));
   const int64_t device = memory[MemoryKind::device].peak_bytes, host = host_peak_bytes(memory);
   for (models::Target target : {models::Target::cuda, models::Target::cpu}) {
     offload::Hardware hardware = offload::nominal_hardware(target);
@@ -121,7 +121,7 @@ TEST(Room, ShowsWhatIsShortWhereEachKindFits) {
   const std::vector<std::string> overrides{"optimizer_memory_host_offload=true",
                                            "checkpoint_period=10"};
   const Config config = load_config("quickstart.yml", overrides, default_configs_directory());
-  const MemoryByKind memory = analyze(plan_training(config, models::Target::cuda));
+  const MemoryByKind memory = analyze(plan_training({config, models::Target::cuda}));
   ASSERT_GT(memory[MemoryKind::unpinned_host].peak_bytes, 0);
   const int64_t host = host_peak_bytes(memory);
   auto backend = offload::make_virtual_backend(offload::nominal_hardware(models::Target::cuda));

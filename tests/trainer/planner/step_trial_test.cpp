@@ -34,8 +34,9 @@ TEST(StepTrial, TimesOfALongStepFollowFromThoseOfShortOnes) {
       {"remat_policy=full", "optimizer_memory_host_offload=true"}};
   for (const std::vector<std::string>& more : cases) {
     const Config config = config_of(more);
-    const TrainingPlans plans = plan_training(config, hardware.target);
-    const StepTrials trials(config, plans, hardware);
+    const RunSpec spec(config, hardware.target, hardware);
+    const TrainingPlans plans = plan_training(spec);
+    const StepTrials trials(spec, plans);
     const StepTimes times = trials.plan(plans.options, layout_options(config)).times(hardware);
     const Estimate simulated = estimate(plans.step, hardware);
     EXPECT_NEAR(times.step, simulated.step_seconds, 0.003 * simulated.step_seconds) << more.back();
@@ -50,9 +51,10 @@ TEST(StepTrial, TimesOfALongStepFollowFromThoseOfShortOnes) {
 TEST(StepTrial, MemoryIsThatOfTheWholeRun) {
   const offload::Hardware hardware = read_hardware("h100", kConfigs);
   const Config config = config_of({"remat_policy=full"});
-  const TrainingPlans plans = plan_training(config, hardware.target);
+  const RunSpec spec(config, hardware.target, hardware);
+  const TrainingPlans plans = plan_training(spec);
   const MemoryByKind planned = analyze(plans);
-  const MemoryByKind tried = StepTrials(config, plans, hardware).memory(plans.options);
+  const MemoryByKind tried = StepTrials(spec, plans).memory(plans.options);
   for (offload::MemoryKind kind : offload::kMemoryKinds)
     EXPECT_EQ(tried[kind].peak_bytes, planned[kind].peak_bytes) << name(kind);
 }

@@ -12,7 +12,7 @@
 #include "tests/data/temporary_folder.h"
 #include "tests/trainer/run_program.h"
 #include "trainer/config/load_config.h"
-#include "trainer/config/named_hardware.h"
+#include "trainer/config/run_spec.h"
 #include "trainer/planner/advice/choose_policy.h"
 #include "trainer/planner/policy_plan.h"
 
@@ -104,7 +104,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(Recipe, Llama8BFitsACardOf24GB) {
   Config config = load_config("llama3_8b_24gb.yml", {}, kConfigs);
   config.hardware = (kConfigs / "hardware/rtx4090.yml").string();
-  PolicyPlan plan = plan_chosen_policy(config, models::Target::cuda, named_hardware(config));
+  PolicyPlan plan = plan_chosen_policy({config, models::Target::cuda});
   constexpr int64_t kGibibyte = int64_t{1} << 30;
   EXPECT_LE(plan.memory[MemoryKind::device].peak_bytes, 22 * kGibibyte);
   EXPECT_LE(plan.memory[MemoryKind::pinned_host].peak_bytes, 60 * kGibibyte);

@@ -508,7 +508,7 @@ TracedLanes expected_lanes(const Config& config) {
       {offload::Phase::forward, "forward"},
       {offload::Phase::backward, "backward"},
       {offload::Phase::optimizer, "optimizer"}};
-  TrainingPlans plans = plan_training(config, models::Target::cpu);
+  TrainingPlans plans = plan_training({config, models::Target::cpu});
   TracedLanes lanes;
   for (const offload::Plan* plan : plans.step.in_order())
     for (const offload::Instruction& instruction : plan->instructions) {
@@ -563,7 +563,7 @@ std::map<std::string, int64_t> counted_peaks(const json& trace) {
 
 // The most bytes that are live while a kernel runs.
 std::map<std::string, int64_t> peaks_of_kernels(const Config& config) {
-  const TrainingPlans plans = plan_training(config, models::Target::cpu);
+  const TrainingPlans plans = plan_training({config, models::Target::cpu});
   std::map<std::string, int64_t> peaks;
   const std::vector<const offload::Plan*> all = plans.step.of_step();
   for (offload::MemoryKind kind : {offload::MemoryKind::device, offload::MemoryKind::pinned_host}) {

@@ -336,7 +336,7 @@ TEST_F(TrainingDataTest, IdentityIsOfTokensAndWeights) {
 TEST_F(TrainingDataTest, SegmentsArePlannedWhereDocumentsArePacked) {
   std::string path = "dataset_path=x.tokens";
   auto batch_bytes = [&](const std::string& setting) {
-    TrainingPlans plans = plan_training(config({path, setting}), models::Target::cpu);
+    TrainingPlans plans = plan_training({config({path, setting}), models::Target::cpu});
     return analyze(plans.all())[offload::MemoryKind::pinned_host].argument_bytes;
   };
   EXPECT_TRUE(decoder_config(config({path}), models::Target::cpu).segments);

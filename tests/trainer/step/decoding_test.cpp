@@ -262,7 +262,7 @@ TEST(Decoding, SamplesFromTheWeightsInTraining) {
         std::vector<std::string>{"base_num_decoder_layers=3", "sample_tokens=5", "backend=cpu",
                                  std::string("parameter_memory_host_offload=") + home},
         default_configs_directory());
-    TrainingPlans plans = plan_training(config, models::Target::cpu);
+    TrainingPlans plans = plan_training({config, models::Target::cpu});
     std::set<std::string> trained;
     for (const offload::Plan* plan : plans.step.all())
       for (const offload::Buffer& buffer : plan->buffers)

@@ -6,7 +6,7 @@
 #include "tests/offload/adamw_states.h"
 #include "tests/offload/toy_models.h"
 #include "tests/trainer/small_model_on.h"
-#include "trainer/config/named_hardware.h"
+#include "trainer/config/run_spec.h"
 #include "trainer/planner/advice/choose_policy.h"
 #include "trainer/planner/policy_plan.h"
 
@@ -26,7 +26,7 @@ TEST(Estimate, PhasesAddUpToTheStep) {
             "h100", {std::string("remat_policy=") + policy,
                      std::string("optimizer_memory_host_offload=") + homes,
                      std::string("optimizer_compute=") + compute, "per_device_batch_size=4"});
-        PolicyPlan plan = plan_chosen_policy(config, models::Target::cuda, named_hardware(config));
+        PolicyPlan plan = plan_chosen_policy({config, models::Target::cuda});
         const Estimate& e = *plan.estimate;
         EXPECT_NEAR(e.phases.total(), e.step_seconds, 1e-9 * e.step_seconds);
         EXPECT_EQ(e.phases.recompute > 0, policy != std::string("none"));
@@ -40,8 +40,8 @@ TEST(Estimate, PhasesAddUpToTheStep) {
 TEST(Estimate, TransfersAreExposedWhereTheLinkIsSlow) {
   Config config =
       small_model_on("h100", {"remat_policy=minimal_offloaded", "per_device_batch_size=4"});
-  TrainingPlans plans = plan_training(config, models::Target::cuda);
-  Hardware fast = *named_hardware(config), slow = fast;
+  TrainingPlans plans = plan_training({config, models::Target::cuda});
+  Hardware fast = *RunSpec::on_profile(config).hardware(), slow = fast;
   slow.link_to_device = slow.link_to_host = RateCurve(1e9);
   Estimate hidden = estimate(plans.step, fast), exposed = estimate(plans.step, slow);
   EXPECT_GT(exposed.phases.exposed_transfer, 10 * hidden.phases.exposed_transfer);
@@ -52,7 +52,7 @@ TEST(Estimate, TransfersAreExposedWhereTheLinkIsSlow) {
 
 // Each lane that is slow shows as the wait for it.
 TEST(Estimate, SaysWhatTheDeviceWaitsFor) {
-  const Hardware fast = *named_hardware(small_model_on("h100"));
+  const Hardware fast = *RunSpec::on_profile(small_model_on("h100")).hardware();
   Hardware link = fast, host = fast, network = fast;
   link.link_to_device = link.link_to_host = RateCurve(2e9);
   host.bytes_per_second["host.memory"] = RateCurve(2e9);
@@ -74,7 +74,7 @@ TEST(Estimate, SaysWhatTheDeviceWaitsFor) {
             &Phases::exposed_host},
            {network, {"ici_fsdp_parallelism=8"}, &Phases::exposed_collective}}) {
     const TrainingPlans plans =
-        plan_training(small_model_on("h100", settings), models::Target::cuda);
+        plan_training({small_model_on("h100", settings), models::Target::cuda});
     const Phases before = estimate(plans.step, fast).phases,
                  after = estimate(plans.step, slow).phases;
     EXPECT_GT(after.*waits, before.*waits + 0.2 * after.total()) << settings[0];
@@ -127,8 +127,8 @@ TEST(Estimate, OfMicroBatchesThatAreAlikeIsThatOfAllSimulated) {
       std::vector<std::string> all = settings;
       all.push_back("gradient_accumulation_steps=" + std::to_string(micro_batches));
       const Config config = small_model_on("rtx4090", all);
-      expect_equal_estimates(plan_training(config, models::Target::cuda).step,
-                             *named_hardware(config));
+      expect_equal_estimates(plan_training({config, models::Target::cuda}).step,
+                             *RunSpec::on_profile(config).hardware());
     }
 }
 
@@ -158,7 +158,7 @@ TEST(Estimate, OfManyMicroBatchesTakesNoLongerThanOfAFew) {
   auto plan = [](int64_t micro_batches) {
     const Config config =
         small_model_on("h100", {"gradient_accumulation_steps=" + std::to_string(micro_batches)});
-    return plan_chosen_policy(config, models::Target::cuda, named_hardware(config));
+    return plan_chosen_policy({config, models::Target::cuda});
   };
   const PolicyPlan three = plan(3), four = plan(4), many = plan(65536);
   const double one = four.estimate->step_seconds - three.estimate->step_seconds;

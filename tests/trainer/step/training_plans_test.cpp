@@ -21,7 +21,7 @@ TEST(StepOptions, HaveTheConfigsOptimizer) {
                   default_configs_directory());
   constexpr models::Target kTarget = models::Target::cpu;
   const OptimizerOptions found =
-      *step_options(config, make_model(config, kTarget), kTarget).optimizer;
+      *step_options({config, kTarget}, make_model(config, kTarget)).optimizer;
   ASSERT_EQ(found.optimizers.size(), 1u);
   EXPECT_STREQ(found.optimizers[0].rule->name, "adamw");
   EXPECT_EQ(found.optimizers[0].numbers, (models::RuleNumbers{0.8, 0.7, 1e-4}));
@@ -55,8 +55,8 @@ TEST(TrainingPlans, TakeNoMoreThanKeepingEverything) {
         auto plans_of = [&](const std::string& policy) {
           std::vector<std::string> all = overrides;
           all.push_back("remat_policy=" + policy);
-          return plan_training(load_config("quickstart.yml", all, default_configs_directory()),
-                               models::Target::cuda);
+          return plan_training({load_config("quickstart.yml", all, default_configs_directory()),
+                                models::Target::cuda});
         };
         auto peak = [](const TrainingPlans& plans) {
           return analyze(plans)[offload::MemoryKind::device].peak_bytes;

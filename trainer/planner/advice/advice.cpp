@@ -19,7 +19,6 @@
 namespace longshore::trainer {
 namespace {
 
-using offload::Hardware;
 using offload::MemoryKind;
 
 // A part of the step time: for less, a setting that changes what is trained on is not advised.
@@ -88,7 +87,7 @@ class Adviser {
 
   StepOptions options_of(Config config) const {
     config.prefetch_layers = 0;  // the trial chooses it
-    return step_options(config, basis_.plans().model, basis_.hardware().target);
+    return step_options(basis_.spec().with(std::move(config)), basis_.plans().model);
   }
 
   // `none` and the fastest named policy, of those that fit and are faster.
@@ -127,8 +126,7 @@ class Adviser {
   std::vector<AdviceLine> advice_on_auto() const try {
     if (basis_.config().hardware.empty()) return {};
     const Config config = with_policy(basis_.config(), offload::kAuto);
-    const std::optional<SimulatedPlan> choice =
-        find_policy_quickly(config, basis_.hardware().target);
+    const std::optional<SimulatedPlan> choice = find_policy_quickly(basis_.spec().with(config));
     if (!choice) return {};
     const double before = basis_.whole_step_seconds(), after = choice->step_seconds;
     if (before < after || basis_.is_negligible(before - after)) return {};
@@ -149,8 +147,7 @@ class Adviser {
     lever.make(config);
     validate(config);
     if (is_chosen() && basis_.plans().layout.any_on_host()) {
-      const std::optional<SimulatedPlan> choice =
-          find_policy_quickly(config, basis_.hardware().target);
+      const std::optional<SimulatedPlan> choice = find_policy_quickly(basis_.spec().with(config));
       if (!choice) return {};
       const double before = basis_.whole_step_seconds(), after = choice->step_seconds;
       if (!is_worth(lever, before - after)) return {};
@@ -164,8 +161,7 @@ class Adviser {
     if (!is_worth(lever, gain)) return {};
     const std::string settings = changed_settings(basis_.config(), config);
     if (basis_.fits())
-      if (const Room left =
-              basis_.room_for(analyze(plan_training(config, basis_.hardware().target)));
+      if (const Room left = basis_.room_for(analyze(plan_training(basis_.spec().with(config))));
           !left.fits())
         return {AdviceBasis::no_room(
             fmt::format("{} would save {} and take", settings, basis_.percent_of_step(gain)),
@@ -213,10 +209,10 @@ class Adviser {
 
 }  // namespace
 
-std::vector<std::string> advise(const Config& config, const TrainingPlans& plans, const Room& room,
-                                const Hardware& hardware, const Config* asked) {
-  const AdviceBasis basis(config, plans, room, hardware);
-  const Adviser adviser(basis, asked ? *asked : config);
+std::vector<std::string> advise(const RunSpec& spec, const TrainingPlans& plans, const Room& room,
+                                const Config* asked) {
+  const AdviceBasis basis(spec, plans, room);
+  const Adviser adviser(basis, asked ? *asked : spec.config());
   const std::vector<AdviceQuestion> questions = adviser.questions();
   std::vector<std::vector<AdviceLine>> answers(questions.size());
   parallel_for(questions.size(), [&](size_t i) { answers[i] = questions[i](); });

@@ -12,8 +12,8 @@
 
 namespace longshore::trainer {
 
-// Returns a line for each change. `plans` are the config's, `room` is what they leave on
-// `hardware`. These changes are considered, each planned and simulated alone as for a config that
+// Returns a line for each change. `plans` are the run's, `room` is what they leave on the profile's
+// machine. These changes are considered, each planned and simulated alone as for a config that
 // makes it:
 // - If the plan fits, another policy: `none`, the fastest named one, and `auto`, of those that fit
 //   and are faster. They come first.
@@ -26,7 +26,7 @@ namespace longshore::trainer {
 // considered; where updates move, `auto` chooses anew for each.
 // The change that saves most comes first. Changes that do not fit and new homes come last. A
 // transfer costs the time that kernels wait for it, not the time that it takes.
-std::vector<std::string> advise(const Config& config, const TrainingPlans& plans, const Room& room,
-                                const offload::Hardware& hardware, const Config* asked = nullptr);
+std::vector<std::string> advise(const RunSpec& spec, const TrainingPlans& plans, const Room& room,
+                                const Config* asked = nullptr);
 
 }  // namespace longshore::trainer

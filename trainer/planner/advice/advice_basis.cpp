@@ -16,27 +16,25 @@ constexpr double kNegligibleGain = 0.0005;
 
 }  // namespace
 
-AdviceBasis::AdviceBasis(const Config& config, const TrainingPlans& plans, const Room& room,
-                         const offload::Hardware& hardware)
-    : config_(config),
+AdviceBasis::AdviceBasis(const RunSpec& spec, const TrainingPlans& plans, const Room& room)
+    : spec_(spec),
       plans_(plans),
       room_(room),
-      hardware_(hardware),
-      trials_(config, plans, hardware),
-      own_(trial(plans.options, layout_options(config))) {}
+      trials_(spec, plans),
+      own_(trial(plans.options, layout_options(config()))) {}
 
 double AdviceBasis::whole_step_seconds() const {
-  return estimate(plans_.step, hardware_).step_seconds;
+  return estimate(plans_.step, hardware()).step_seconds;
 }
 
 Trial AdviceBasis::trial(const StepOptions& options, const offload::LayoutOptions& layout) const {
   StepTrial plans = trials_.plan(options, layout);
-  const StepTimes times = plans.times(hardware_);
+  const StepTimes times = plans.times(hardware());
   return {std::move(plans), times};
 }
 
 Room AdviceBasis::room_for(const MemoryByKind& memory) const {
-  return room(memory, hardware_, memory_limits(config_));
+  return room(memory, hardware(), memory_limits(config()));
 }
 
 bool AdviceBasis::is_negligible(double gain) const {

@@ -34,15 +34,15 @@ struct AdviceLine {
 // Answered in parallel.
 using AdviceQuestion = std::function<std::vector<AdviceLine>()>;
 
-// It keeps references to what it is given.
+// Of a run that has a profile. It keeps references to plans and room.
 class AdviceBasis {
  public:
-  AdviceBasis(const Config& config, const TrainingPlans& plans, const Room& room,
-              const offload::Hardware& hardware);
+  AdviceBasis(const RunSpec& spec, const TrainingPlans& plans, const Room& room);
 
-  const Config& config() const { return config_; }
+  const RunSpec& spec() const { return spec_; }
+  const Config& config() const { return spec_.config(); }
   const TrainingPlans& plans() const { return plans_; }
-  const offload::Hardware& hardware() const { return hardware_; }
+  const offload::Hardware& hardware() const { return *spec_.hardware(); }
   bool fits() const { return room_.fits(); }
   const Trial& own() const { return own_; }  // of the config's own plan
   // Of the config's own plan, which may be longer than what own() simulates.
@@ -66,10 +66,9 @@ class AdviceBasis {
   static AdviceLine no_room(const std::string& text, const Room& room);
 
  private:
-  const Config& config_;
+  const RunSpec spec_;
   const TrainingPlans& plans_;
   const Room& room_;
-  const offload::Hardware& hardware_;
   StepTrials trials_;
   Trial own_;
 };

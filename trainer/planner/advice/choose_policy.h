@@ -13,31 +13,29 @@ namespace longshore::trainer {
 
 // The choice of search_policy(). Throws PlanError if nothing fits, which names the smallest plan,
 // what it lacks and what would help.
-AutoChoice choose_policy(const Config& config, models::Target target);
+AutoChoice choose_policy(const RunSpec& spec);
 
 struct ChosenPolicy {
-  Config config;
+  RunSpec spec;
   std::string account;  // text() of the choice; "" if there was none to make
 };
 
-// If the policy of `config` is `auto`, the config that was chosen, otherwise `config`. Throws as
-// choose_policy() does.
-ChosenPolicy with_chosen_policy(const Config& config, models::Target target);
+// If the policy is `auto`, the run with the one that was chosen, otherwise the run itself. Throws
+// as choose_policy() does.
+ChosenPolicy with_chosen_policy(const RunSpec& spec);
 
-// Plans the config under its policy or the chosen one. Throws as plan_policy() and choose_policy()
-// do.
-PolicyPlan plan_chosen_policy(const Config& asked, models::Target target,
-                              const std::optional<offload::Hardware>& hardware);
+// Plans the run under its policy or the chosen one. Throws as plan_policy() and choose_policy() do.
+PolicyPlan plan_chosen_policy(const RunSpec& asked);
 
 // The config's own policy if `names` is empty, every policy except `custom` if it is {"all"}, else
 // `names`, of which each may stand there once.
 std::vector<std::string> policy_names(const Config& config, const std::vector<std::string>& names);
 
 // A plan for each of policy_names(). If `names` is {"all"}, policies that do not suit the model are
-// left out. `changed` gets the config under each policy and says what to plan in its place. Throws
+// left out. `changed` gets the run under each policy and says what to plan in its place. Throws
 // ConfigError as plan_chosen_policy() does.
 std::vector<PolicyPlan> plan_policies(
-    const Config& config, const std::vector<std::string>& names, models::Target target,
-    const std::function<Config(const Config&)>& changed = [](const Config& one) { return one; });
+    const RunSpec& spec, const std::vector<std::string>& names,
+    const std::function<RunSpec(const RunSpec&)>& changed = [](const RunSpec& one) { return one; });
 
 }  // namespace longshore::trainer

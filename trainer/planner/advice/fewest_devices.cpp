@@ -3,10 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "trainer/config/device_mesh.h"
-#include "trainer/config/hardware_file.h"
-#include "trainer/config/load_config.h"
-#include "trainer/config/named_hardware.h"
+#include "trainer/config/profile_needs.h"
 #include "trainer/planner/auto/auto_policy.h"
 #include "trainer/planner/policy_plan.h"
 
@@ -30,9 +27,9 @@ int64_t smallest(int64_t most, const std::function<bool(int64_t)>& fits) {
 
 }  // namespace
 
-std::optional<Config> on_fewest_devices(const Config& config,
-                                        const std::function<bool(const Config&)>& fits) {
-  const offload::Hardware hardware = read_hardware(config.hardware, default_configs_directory());
+std::optional<RunSpec> on_fewest_devices(const RunSpec& spec,
+                                         const std::function<bool(const RunSpec&)>& fits) {
+  const Config& config = spec.config();
   const int64_t most_in_node =
       std::max<int64_t>(1, kDevicesOfNode / std::max<int64_t>(1, config.ici_data_parallelism));
   auto on = [&](int64_t in_node, int64_t nodes) {
@@ -41,25 +38,24 @@ std::optional<Config> on_fewest_devices(const Config& config,
     one.dcn_fsdp_parallelism = nodes;
     return one;
   };
+  auto has_rates = [&](const Config& one) { return missing_in(*spec.hardware(), one).empty(); };
   auto fits_on = [&](int64_t in_node, int64_t nodes) {
     const Config one = on(in_node, nodes);
-    return missing_in(hardware, one).empty() && fits(one);
+    return has_rates(one) && fits(spec.with(one));
   };
   if (int64_t devices = smallest(most_in_node, [&](int64_t n) { return fits_on(n, 1); }))
-    return on(devices, 1);
-  if (!missing_in(hardware, on(most_in_node, 2)).empty()) return std::nullopt;
+    return spec.with(on(devices, 1));
+  if (!has_rates(on(most_in_node, 2))) return std::nullopt;
   if (int64_t nodes = smallest(kMostNodes, [&](int64_t n) { return fits_on(most_in_node, n); }))
-    return on(most_in_node, nodes);
+    return spec.with(on(most_in_node, nodes));
   return std::nullopt;
 }
 
-std::optional<Config> on_fewest_devices(const Config& config) {
-  const offload::Hardware alone = *named_hardware(config);
-  return on_fewest_devices(config, [&](const Config& one) {
+std::optional<RunSpec> on_fewest_devices(const RunSpec& spec) {
+  return on_fewest_devices(spec, [](const RunSpec& one) {
     try {
-      const offload::Hardware hardware = *named_hardware(one);
-      const std::optional<Config> chosen = with_found_policy(one, alone.target);
-      return chosen && plan_policy(*chosen, alone.target, hardware).room.fits();
+      const std::optional<RunSpec> chosen = with_found_policy(one);
+      return chosen && plan_policy(*chosen).room.fits();
     } catch (const ConfigError&) {
       return false;  // more devices than there are parts, say
     }

@@ -5,7 +5,7 @@
 #include <functional>
 #include <optional>
 
-#include "trainer/config/config.h"
+#include "trainer/config/run_spec.h"
 
 namespace longshore::trainer {
 
@@ -14,14 +14,13 @@ inline constexpr int64_t kDevicesOfNode = 8;
 // The most nodes that are tried.
 inline constexpr int64_t kMostNodes = 512;
 
-// The config with the fewest devices along `fsdp` of which `fits` is true: up to kDevicesOfNode in
+// The run with the fewest devices along `fsdp` of which `fits` is true: up to kDevicesOfNode in
 // a node, then whole nodes; the axis `data` stays as it is. `fits` gets configs for whose mesh the
 // profile that the config names has rates. Nothing if it is true of none.
-std::optional<Config> on_fewest_devices(const Config& config,
-                                        const std::function<bool(const Config&)>& fits);
+std::optional<RunSpec> on_fewest_devices(const RunSpec& spec,
+                                         const std::function<bool(const RunSpec&)>& fits);
 
-// The same where `fits` asks whether the plan fits the profile. Throws ConfigError as
-// named_hardware() does.
-std::optional<Config> on_fewest_devices(const Config& config);
+// The same where `fits` asks whether the plan fits the profile.
+std::optional<RunSpec> on_fewest_devices(const RunSpec& spec);
 
 }  // namespace longshore::trainer

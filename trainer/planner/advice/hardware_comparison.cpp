@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "trainer/config/hardware_file.h"
 #include "trainer/config/load_config.h"
-#include "trainer/config/named_hardware.h"
+#include "trainer/config/profile_needs.h"
 #include "trainer/planner/advice/choose_policy.h"
 #include "trainer/planner/advice/plan_report.h"
 #include "trainer/planner/auto/auto_policy.h"
@@ -22,7 +22,7 @@ using offload::MemoryKind;
 
 const std::vector<std::string> kAllPolicies{"all"};
 
-// `config` under its policy on `profile`, which is the one that it names.
+// Under the config's policy on the profile that it names.
 HardwarePlan plan_on(const Config& config, const Hardware& profile, const PlanQuestion& question) {
   HardwarePlan result{.hardware = profile.name,
                       .policy = config.remat_policy,
@@ -33,18 +33,17 @@ HardwarePlan plan_on(const Config& config, const Hardware& profile, const PlanQu
     result.instead = "has no " + missing;
     return result;
   }
-  const PlanAnswer found = answer(question, config);
+  const PlanAnswer found = answer(question, RunSpec::on_profile(config, profile));
   result.answer = found.cell;
   if (!found.is_found) {
     result.instead = found.text;
     return result;
   }
-  const Hardware hardware = *named_hardware(found.config);
-  const std::optional<Config> chosen = with_found_policy(found.config, hardware.target);
+  const std::optional<RunSpec> chosen = with_found_policy(found.spec);
   if (!chosen)
     result.instead = "nothing that " + config.remat_policy + " may choose fits";
   else
-    result.plan = plan_policy(*chosen, hardware.target, hardware);
+    result.plan = plan_policy(*chosen);
   return result;
 }
 

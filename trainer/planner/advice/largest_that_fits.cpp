@@ -62,9 +62,8 @@ int64_t largest_between(int64_t fit, int64_t misfit,
   return fit;
 }
 
-LargestThatFits largest_that_fits(const Config& config, const std::string& key,
-                                  const offload::Hardware& hardware) {
-  auto with = [&](int64_t value) { return with_searched(config, key, value); };
+LargestThatFits largest_that_fits(const RunSpec& spec, const std::string& key) {
+  auto with = [&](int64_t value) { return with_searched(spec.config(), key, value); };
   auto is_valid = [&](int64_t value) {
     try {
       validate(with(value));
@@ -75,8 +74,8 @@ LargestThatFits largest_that_fits(const Config& config, const std::string& key,
   };
   auto fits = [&](int64_t value) {
     if (!is_valid(value)) return false;
-    const std::optional<Config> chosen = with_found_policy(with(value), hardware.target);
-    return chosen && plan_policy(*chosen, hardware.target, hardware).room.fits();
+    const std::optional<RunSpec> chosen = with_found_policy(spec.with(with(value)));
+    return chosen && plan_policy(*chosen).room.fits();
   };
   // Of a longer step, transfers may start fewer layers ahead, and so less be in memory at once.
   constexpr int kMisfits = 4;  // powers of two after which none is expected to fit

@@ -5,8 +5,7 @@
 #include <functional>
 #include <string>
 
-#include "offload/hardware/hardware.h"
-#include "trainer/config/config.h"
+#include "trainer/config/run_spec.h"
 
 namespace longshore::trainer {
 
@@ -15,10 +14,9 @@ struct LargestThatFits {
   bool is_most_allowed = false;  // whether a larger value is not valid, and so was not tried
 };
 
-// The largest value of a key with which the plans fit `hardware`. `key` is as
+// The largest value of a key with which the plans fit the profile. `key` is as
 // require_key_of_largest() has it.
-LargestThatFits largest_that_fits(const Config& config, const std::string& key,
-                                  const offload::Hardware& hardware);
+LargestThatFits largest_that_fits(const RunSpec& spec, const std::string& key);
 
 // The config with that value of the key.
 Config with_searched(Config config, const std::string& key, int64_t value);

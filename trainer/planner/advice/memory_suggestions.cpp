@@ -16,7 +16,6 @@
 #include "trainer/config/key_values.h"
 #include "trainer/config/keys.h"
 #include "trainer/config/model_config.h"
-#include "trainer/config/named_hardware.h"
 #include "trainer/config/validate.h"
 #include "trainer/planner/advice/fewest_devices.h"
 #include "trainer/planner/advice/largest_that_fits.h"
@@ -124,24 +123,25 @@ std::string needs(const MemoryByKind& memory, models::Target target, const Memor
 using RoomOf = std::function<Room(const MemoryByKind&)>;
 
 // Nothing where there is no such plan: a mask may find nothing in fewer layers, say.
-std::optional<MemoryByKind> memory_of(const Config& config, models::Target target) try {
-  return analyze(plan_training(config, target));
+std::optional<MemoryByKind> memory_of(const RunSpec& spec) try {
+  return analyze(plan_training(spec));
 } catch (const ConfigError&) {
   return std::nullopt;
 }
 
 // The least that the config's plan may take, quickly: its states, which are given, or a little less
 // than what follows from two models of few such layers, as memory grows with their number.
-MemoryByKind least_memory(const Config& config, models::Target target, const MemoryByKind& states) {
+MemoryByKind least_memory(const RunSpec& spec, const MemoryByKind& states) {
+  const Config& config = spec.config();
   constexpr int64_t kFewLayers = 6, kMoreLayers = 2 * kFewLayers;
   constexpr double kPrecision = 0.97;
   MemoryByKind least = states;
   if (config.model.layers <= 2 * kMoreLayers) return least;
-  Config few = config, more = config;
-  set_layers(few, kFewLayers);
-  set_layers(more, kMoreLayers);
-  const std::optional<MemoryByKind> of_few = memory_of(few, target),
-                                    of_more = memory_of(more, target);
+  auto of_layers = [&](int64_t layers) {
+    return memory_of(spec.changed([&](Config& one) { set_layers(one, layers); }));
+  };
+  const std::optional<MemoryByKind> of_few = of_layers(kFewLayers),
+                                    of_more = of_layers(kMoreLayers);
   if (!of_few || !of_more) return least;
   const double times = static_cast<double>(config.model.layers - kFewLayers) / kFewLayers;
   for (const MemoryKind kind : offload::kMemoryKinds) {
@@ -155,9 +155,9 @@ MemoryByKind least_memory(const Config& config, models::Target target, const Mem
 }
 
 // Whether the plan's least memory has room: a cheap answer before that of the plan.
-bool may_fit(const Config& config, models::Target target, const RoomOf& room_of) {
-  const MemoryByKind states = memory_of_states(config, target);
-  return room_of(states).fits() && room_of(least_memory(config, target, states)).fits();
+bool may_fit(const RunSpec& spec, const RoomOf& room_of) {
+  const MemoryByKind states = memory_of_states(spec);
+  return room_of(states).fits() && room_of(least_memory(spec, states)).fits();
 }
 
 // Whether a kind of memory that was missing before is missing less after.
@@ -168,41 +168,34 @@ bool lessens(const Room& before, const Room& after) {
 
 // The bytes that the plan leaves of what it leaves least of; negative if it does not fit. A plan
 // that there is not lacks all there could be.
-int64_t spare_bytes(const Config& config, models::Target target, const RoomOf& room_of) try {
-  validate(config);
-  Room room = room_of(least_memory(config, target, memory_of_states(config, target)));
-  if (room.fits()) room = room_of(analyze(plan_training(config, target)));
+int64_t spare_bytes(const RunSpec& spec, const RoomOf& room_of) try {
+  validate(spec.config());
+  Room room = room_of(least_memory(spec, memory_of_states(spec)));
+  if (room.fits()) room = room_of(analyze(plan_training(spec)));
   return std::min(room.device_spare_bytes, room.host_spare_bytes);
 } catch (const ConfigError&) {
   return -(int64_t{1} << 60);
 }
 
-// `config`, which does not fit, with the largest value of the change's number from `fit` with which
+// The run, which does not fit, with the largest value of the change's number from `fit` with which
 // it does.
-Config with_least_change(const Config& config, const Change& change, int64_t fit,
-                         models::Target target, const RoomOf& room_of) {
+RunSpec with_least_change(const RunSpec& spec, const Change& change, int64_t fit,
+                          const RoomOf& room_of) {
   auto with = [&](int64_t value) {
-    Config one = config;
-    change.set(one, value);
-    return one;
+    return spec.changed([&](Config& one) { change.set(one, value); });
   };
-  return with(largest_between(fit, change.number->get(config), [&](int64_t value) {
-    return spare_bytes(with(value), target, room_of);
-  }));
+  return with(largest_between(fit, change.number->get(spec.config()),
+                              [&](int64_t value) { return spare_bytes(with(value), room_of); }));
 }
 
-// `config` with the change; of a number, with the largest value that fits, if any does.
-Config changed(const Config& config, const Change& change, models::Target target,
-               const RoomOf& room_of) {
-  Config result = config;
-  if (change.number && change.least < change.number->get(config)) {
-    change.set(result, change.least);
-    if (spare_bytes(result, target, room_of) >= 0)
-      return with_least_change(config, change, change.least, target, room_of);
-    result = config;
+// The run with the change; of a number, with the largest value that fits, if any does.
+RunSpec changed(const RunSpec& spec, const Change& change, const RoomOf& room_of) {
+  if (change.number && change.least < change.number->get(spec.config())) {
+    const RunSpec least = spec.changed([&](Config& one) { change.set(one, change.least); });
+    if (spare_bytes(least, room_of) >= 0)
+      return with_least_change(spec, change, change.least, room_of);
   }
-  change.make(result);
-  return result;
+  return spec.changed(change.make);
 }
 
 using Keys = std::vector<std::string>;
@@ -210,23 +203,24 @@ using Keys = std::vector<std::string>;
 // Several changes together, each on top of those before it.
 struct Combination {
   Keys changed;
-  Config config;
+  RunSpec spec;
 };
 
 const Change& change_of(const std::string& key) {
   return *std::ranges::find(changes(), key, &Change::key);
 }
 
-// `config` with the changes of these keys; those that do not apply are left out.
-Combination with_changes(const Config& config, const Keys& keys, models::Target target) {
-  Combination result{.changed = {}, .config = config};
+// The run with the changes of these keys; those that do not apply are left out.
+Combination with_changes(const RunSpec& spec, const Keys& keys) {
+  Keys applied;
+  Config config = spec.config();
   for (const std::string& key : keys) {
     const Change& change = change_of(key);
-    if (!change.applies(result.config, target)) continue;
-    change.make(result.config);
-    result.changed.push_back(key);
+    if (!change.applies(config, spec.target())) continue;
+    change.make(config);
+    applied.push_back(key);
   }
-  return result;
+  return {.changed = std::move(applied), .spec = spec.with(std::move(config))};
 }
 
 // What may be moved to the host, in every way, the fewest first.
@@ -241,11 +235,10 @@ std::vector<Keys> all_homes() {
 
 // Changes with which the plan fits together, none of which could be left out; nothing where none
 // are found. First those that change no result, then what changes more.
-std::optional<Config> combination_that_fits(const Config& config, models::Target target,
-                                            const RoomOf& room_of) {
+std::optional<RunSpec> combination_that_fits(const RunSpec& spec, const RoomOf& room_of) {
   auto fits = [&](const Combination& one) {
-    if (!may_fit(one.config, target, room_of)) return false;
-    const std::optional<MemoryByKind> memory = memory_of(one.config, target);
+    if (!may_fit(one.spec, room_of)) return false;
+    const std::optional<MemoryByKind> memory = memory_of(one.spec);
     return memory && room_of(*memory).fits();
   };
   const Keys least{"remat_policy", "prefetch_layers", "async_checkpointing"};
@@ -259,7 +252,7 @@ std::optional<Config> combination_that_fits(const Config& config, models::Target
         Keys{"moment_dtype", "weight_dtype", "per_device_batch_size", "max_target_length"}}) {
     std::vector<Combination> tried;
     for (const Keys& homes : all_homes())
-      tried.push_back(with_changes(config, joined(joined(further, homes), least), target));
+      tried.push_back(with_changes(spec, joined(joined(further, homes), least)));
     std::vector<char> is_enough(tried.size());
     parallel_for(tried.size(), [&](size_t i) { is_enough[i] = fits(tried[i]); });
     const auto first = std::ranges::find(is_enough, 1);
@@ -268,18 +261,17 @@ std::optional<Config> combination_that_fits(const Config& config, models::Target
     for (size_t i = found.changed.size(); i-- > 0;) {
       Keys fewer = found.changed;
       fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
-      if (const Combination without = with_changes(config, fewer, target); fits(without))
-        found = without;
+      if (const Combination without = with_changes(spec, fewer); fits(without)) found = without;
     }
     for (const std::string& key : found.changed) {
       const Change& change = change_of(key);
       if (!change.number) continue;
-      Config before = found.config;
-      change.set(before, change.number->get(config));
-      found.config =
-          with_least_change(before, change, change.number->get(found.config), target, room_of);
+      const RunSpec before = found.spec.changed(
+          [&](Config& one) { change.set(one, change.number->get(spec.config())); });
+      found.spec =
+          with_least_change(before, change, change.number->get(found.spec.config()), room_of);
     }
-    return found.config;
+    return found.spec;
   }
   return std::nullopt;
 }
@@ -289,18 +281,20 @@ struct Help {
   bool fits = false;  // the same model, with one of them
 };
 
-Help helpful_changes(const Config& config, models::Target target, const RoomOf& room_of,
+Help helpful_changes(const RunSpec& spec, const RoomOf& room_of,
                      const std::set<std::string>& searched) {
+  const Config& config = spec.config();
+  const models::Target target = spec.target();
   std::vector<const Change*> tried;
   for (const Change& change : changes())
     if (!searched.contains(change.key) && change.applies(config, target)) tried.push_back(&change);
-  std::vector<Config> configs(tried.size());
+  std::vector<RunSpec> specs(tried.size(), spec);
   std::vector<std::optional<MemoryByKind>> memories(tried.size());
   parallel_for(tried.size(), [&](size_t i) {
-    configs[i] = changed(config, *tried[i], target, room_of);
-    memories[i] = memory_of(configs[i], target);
+    specs[i] = changed(spec, *tried[i], room_of);
+    memories[i] = memory_of(specs[i]);
   });
-  const Room before = room_of(analyze(plan_training(config, target)));
+  const Room before = room_of(analyze(plan_training(spec)));
   Help help;
   std::string others;  // of less of the model, and of what does not fit
   for (size_t i = 0; i < tried.size(); ++i) {
@@ -309,7 +303,7 @@ Help helpful_changes(const Config& config, models::Target target, const RoomOf& 
     if (!lessens(before, after)) continue;
     const bool is_enough = after.fits() && tried[i]->key != std::string_view(kLayers);
     (is_enough ? help.lines : others) +=
-        helpful_line(changed_settings(config, configs[i], searched), *memories[i], target,
+        helpful_line(changed_settings(config, specs[i].config(), searched), *memories[i], target,
                      memory_limits(config), after.fits() ? "fits" : "");
     help.fits = help.fits || is_enough;
   }
@@ -317,38 +311,38 @@ Help helpful_changes(const Config& config, models::Target target, const RoomOf& 
   return help;
 }
 
-// The line of the fewest devices on which the plan fits; "" if there are none, or no profile says
-// how fast they reach each other.
-std::string devices_that_help(const Config& config, const std::set<std::string>& searched) {
+// The line of the fewest devices on which the plan fits; "" if there are none, or no file says how
+// fast they reach each other.
+std::string devices_that_help(const RunSpec& spec, const std::set<std::string>& searched) {
+  const Config& config = spec.config();
   if (config.hardware.empty()) return "";
-  const models::Target target = named_hardware(config)->target;
   std::optional<MemoryByKind> memory;
-  const std::optional<Config> several = on_fewest_devices(config, [&](const Config& one) {
+  const std::optional<RunSpec> several = on_fewest_devices(spec, [&](const RunSpec& one) {
     auto room_of = [&](const MemoryByKind& bytes) {
-      return room(bytes, *named_hardware(one), memory_limits(one));
+      return room(bytes, *one.hardware(), memory_limits(one.config()));
     };
-    if (!may_fit(one, target, room_of)) return false;
-    memory = memory_of(one, target);
+    if (!may_fit(one, room_of)) return false;
+    memory = memory_of(one);
     return memory && room_of(*memory).fits();
   });
   if (!several) return "";
   return helpful_line(
-      changed_settings(config, *several, searched), *memory_of(*several, target), target,
+      changed_settings(config, several->config(), searched), *memory_of(*several), spec.target(),
       memory_limits(config),
-      fmt::format("fits, on {}", plural(device_mesh(*several).devices(), "device")));
+      fmt::format("fits, on {}", plural(device_mesh(several->config()).devices(), "device")));
 }
 
 // Also several together, where no change alone makes room for the same model.
-std::string ways_to_fit(const Config& config, models::Target target, const RoomOf& room_of,
+std::string ways_to_fit(const RunSpec& spec, const RoomOf& room_of,
                         const std::set<std::string>& searched) {
-  const Help help = helpful_changes(config, target, room_of, searched);
+  const Help help = helpful_changes(spec, room_of, searched);
   if (help.fits) return help.lines;
-  const std::optional<Config> together = combination_that_fits(config, target, room_of);
+  const std::optional<RunSpec> together = combination_that_fits(spec, room_of);
   if (!together) return help.lines;
-  const std::string set = changed_settings(config, *together, searched);
+  const std::string set = changed_settings(spec.config(), together->config(), searched);
   if (set.empty()) return help.lines;
-  return help.lines + helpful_line(set, analyze(plan_training(*together, target)), target,
-                                   memory_limits(config), "fits, all together");
+  return help.lines + helpful_line(set, analyze(plan_training(*together)), spec.target(),
+                                   memory_limits(spec.config()), "fits, all together");
 }
 
 }  // namespace
@@ -372,33 +366,31 @@ std::string helpful_line(const std::string& setting, const MemoryByKind& memory,
                      remark.empty() ? "" : ": ", remark);
 }
 
-std::string memory_suggestions(const Config& config, const offload::Hardware& hardware,
-                               const std::set<std::string>& searched) {
+std::string memory_suggestions(const RunSpec& spec, const std::set<std::string>& searched) {
   auto room_of = [&](const MemoryByKind& memory) {
-    return room(memory, hardware, memory_limits(config));
+    return room(memory, *spec.hardware(), memory_limits(spec.config()));
   };
-  return ways_to_fit(config, hardware.target, room_of, searched) +
-         devices_that_help(config, searched);
+  return ways_to_fit(spec, room_of, searched) + devices_that_help(spec, searched);
 }
 
-std::string memory_suggestions(const Config& config, models::Target target) {
-  const offload::Hardware nothing{.target = target};
+std::string changes_that_take_less(const RunSpec& spec) {
+  const offload::Hardware nothing{.target = spec.target()};
   auto room_of = [&](const MemoryByKind& memory) { return room(memory, nothing); };
-  return helpful_changes(config, target, room_of, {}).lines;
+  return helpful_changes(spec, room_of, {}).lines;
 }
 
-std::string explain_out_of_memory(const Config& config, const TrainingPlans& plans,
+std::string explain_out_of_memory(const RunSpec& spec, const TrainingPlans& plans,
                                   offload::Backend& backend) {
+  const Config& config = spec.config();
   MemoryByKind memory = analyze(plans);
-  const models::Target target = backend.target();
   const MemoryLimits limits = memory_limits(config);
   const int64_t devices = devices_per_node(config);
   const std::string table = shortage(memory, backend, limits, devices);
   if (table.empty()) return "";
   auto room_of = [&](const MemoryByKind& one) { return room(one, backend, limits, devices); };
   return fmt::format("{} does not fit on this machine:\n{}It would need {}; with\n{}",
-                     config.config_file, table, needs(memory, target, limits),
-                     ways_to_fit(config, target, room_of, {}));
+                     config.config_file, table, needs(memory, spec.target(), limits),
+                     ways_to_fit(spec, room_of, {}));
 }
 
 }  // namespace longshore::trainer

@@ -23,22 +23,21 @@ std::string helpful_line(const std::string& setting, const MemoryByKind& memory,
                          models::Target target, const MemoryLimits& limits,
                          const std::string& remark);
 
-// The changes of keys with which the plan of a config would lack less memory on that machine, each
+// The changes of keys with which a run's plan would lack less memory on the profile's machine, each
 // of them tried: of a number, the largest value that fits, if one does. Returns a line for each,
 // with the memory that it would need and whether it would fit, first those that fit; and where none
 // alone makes room for the same model, several that do so together, if some are found. The last
 // line has the fewest devices that are enough, if the config names their profile. Leaves out the
 // keys in `searched`.
-std::string memory_suggestions(const Config& config, const offload::Hardware& hardware,
-                               const std::set<std::string>& searched = {});
+std::string memory_suggestions(const RunSpec& spec, const std::set<std::string>& searched = {});
 
 // The same for an unknown machine: the changes with which the plan would need less memory.
-std::string memory_suggestions(const Config& config, models::Target target);
+std::string changes_that_take_less(const RunSpec& spec);
 
 // Returns "" if the backend has the memory of the plans, and the host that of all its devices. Else
 // returns what they need and what is available by memory kind, and the changes of keys that help,
 // each of them tried.
-std::string explain_out_of_memory(const Config& config, const TrainingPlans& plans,
+std::string explain_out_of_memory(const RunSpec& spec, const TrainingPlans& plans,
                                   offload::Backend& backend);
 
 }  // namespace longshore::trainer

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "trainer/config/config.h"
+#include "trainer/config/run_spec.h"
 #include "trainer/planner/advice/training_cost.h"
 
 namespace longshore::trainer {
@@ -19,12 +19,12 @@ struct PlanQuestion {
 
 struct PlanAnswer {
   bool is_found = true;
-  Config config;     // the config to plan: with what was found, or as it was
+  RunSpec spec;      // what to plan: with what was found, or as it was
   std::string cell;  // "4096", "none"
   std::string text;  // "the largest max_target_length that fits is 4096"; "" if nothing was asked
 };
 
-// `config` names a profile.
-PlanAnswer answer(const PlanQuestion& question, const Config& config);
+// Of a run that has a profile, if something is asked.
+PlanAnswer answer(const PlanQuestion& question, const RunSpec& spec);
 
 }  // namespace longshore::trainer

@@ -9,7 +9,6 @@
 #include "base/printable.h"
 #include "offload/lowering/explain.h"
 #include "trainer/config/device_mesh.h"
-#include "trainer/config/named_hardware.h"
 #include "trainer/planner/advice/advice.h"
 #include "trainer/planner/advice/memory_suggestions.h"
 #include "trainer/planner/auto/auto_account.h"
@@ -45,7 +44,7 @@ std::string phases_text(const Phases& phases, double step_seconds) {
 }
 
 double devices(const PolicyPlan& plan) {
-  return static_cast<double>(device_mesh(plan.config).devices());
+  return static_cast<double>(device_mesh(plan.config()).devices());
 }
 
 // As profiles are called by --price-per-hour, wherever their files are.
@@ -72,15 +71,16 @@ std::string time_text(const PolicyPlan& plan, const offload::Hardware& hardware)
 
 // The line of memory_suggestions() for the policy `auto`; "" if nothing that it may choose fits. A
 // thorough search is made only where a quick one finds nothing.
-std::string what_auto_does(const Config& config, const offload::Hardware& hardware) try {
-  const Config automatic = with_policy(config, offload::kAuto);
+std::string what_auto_does(const RunSpec& spec) try {
+  const RunSpec automatic = spec.with(with_policy(spec.config(), offload::kAuto));
   auto line = [&](const SimulatedPlan& found, const char* or_less) {
-    return helpful_line("remat_policy=auto", found.memory, hardware.target, memory_limits(config),
+    return helpful_line("remat_policy=auto", found.memory, spec.hardware()->target,
+                        memory_limits(spec.config()),
                         fmt::format("fits, {:.4f} s a step{}", found.step_seconds, or_less));
   };
-  if (const std::optional<SimulatedPlan> found = find_policy_quickly(automatic, hardware.target))
+  if (const std::optional<SimulatedPlan> found = find_policy_quickly(automatic))
     return line(*found, " or less");
-  const std::optional<AutoChoice> choice = find_policy(automatic, hardware.target);
+  const std::optional<AutoChoice> choice = find_policy(automatic);
   return choice ? line(choice->chosen(), "") : "";
 } catch (const ConfigError&) {
   return "";  // the config has keys that `auto` cannot keep
@@ -93,7 +93,8 @@ int64_t recomputed(const offload::Partition& partition) {
 }  // namespace
 
 TrainingCost training_cost(const PolicyPlan& plan, const CostQuestion& question) {
-  return training_cost(question, profile_name(plan.config), plan.tokens_per_second, devices(plan));
+  return training_cost(question, profile_name(plan.config()), plan.tokens_per_second,
+                       devices(plan));
 }
 
 std::string table(std::vector<const PolicyPlan*> plans, const CostQuestion& question) {
@@ -130,17 +131,17 @@ std::string table(std::vector<const PolicyPlan*> plans, const CostQuestion& ques
   return result;
 }
 
-std::string details(const PolicyPlan& plan, const std::optional<offload::Hardware>& hardware,
-                    const CostQuestion& question) {
+std::string details(const PolicyPlan& plan, const CostQuestion& question) {
   std::string result =
       (plan.account.empty()
            ? "remat_policy " + plan.policy +
                  (keeps_all_in_less(plan.plans.options) ? kKeepsAllInLess : "") + "\n"
            : plan.account + "\n") +
       text(plan.memory);
-  if (const std::string mesh = mesh_text(plan.config); !mesh.empty()) result = mesh + "\n" + result;
+  if (const std::string mesh = mesh_text(plan.config()); !mesh.empty())
+    result = mesh + "\n" + result;
   for (MemoryKind kind : offload::kMemoryKinds) result += peak_text(plan.plans.all(), kind);
-  if (hardware)
+  if (const std::optional<offload::Hardware>& hardware = plan.spec.hardware())
     return result + time_text(plan, *hardware) +
            cost_text(question, hardware->name, plan.tokens_per_second, devices(plan));
   if (plan.has_room) result += "fits on this machine: " + fits_text(plan.room) + "\n";
@@ -148,13 +149,12 @@ std::string details(const PolicyPlan& plan, const std::optional<offload::Hardwar
   return result;
 }
 
-std::string changes(const PolicyPlan& plan, const offload::Hardware& hardware) {
+std::string changes(const PolicyPlan& plan) {
   std::string result;
   if (!plan.room.fits())
-    result += "what would take less, each line by itself:\n" +
-              memory_suggestions(plan.config, hardware) + what_auto_does(plan.config, hardware);
-  const std::vector<std::string> lines =
-      advise(plan.config, plan.plans, plan.room, hardware, &plan.asked);
+    result += "what would take less, each line by itself:\n" + memory_suggestions(plan.spec) +
+              what_auto_does(plan.spec);
+  const std::vector<std::string> lines = advise(plan.spec, plan.plans, plan.room, &plan.asked);
   if (!lines.empty()) result += "advice, each change by itself:\n";
   for (const std::string& line : lines) result += "  " + line + "\n";
   return result;
@@ -169,11 +169,11 @@ std::string explanation(const PolicyPlan& plan) {
 
 nlohmann::ordered_json json(const PolicyPlan& plan, const CostQuestion& question) {
   nlohmann::ordered_json one{{"policy", plan.policy},
-                             {"config", plan.config.config_file},
-                             {"devices", device_mesh(plan.config).devices()},
-                             {"per_device_batch_size", plan.config.per_device_batch_size},
-                             {"max_target_length", plan.config.max_target_length}};
-  if (!plan.config.hardware.empty()) one["hardware"] = plan.config.hardware;
+                             {"config", plan.config().config_file},
+                             {"devices", device_mesh(plan.config()).devices()},
+                             {"per_device_batch_size", plan.config().per_device_batch_size},
+                             {"max_target_length", plan.config().max_target_length}};
+  if (!plan.config().hardware.empty()) one["hardware"] = plan.config().hardware;
   if (plan.estimate) one["hardware_source"] = name(plan.source);
   if (plan.has_room) one["fits"] = plan.room.fits();
   if (plan.estimate) {
@@ -196,7 +196,7 @@ nlohmann::ordered_json json(const PolicyPlan& plan, const CostQuestion& question
     if (cost.tokens_per_money) one["tokens_per_money"] = *cost.tokens_per_money;
   }
   if (!plan.account.empty())
-    for (const auto& [key, value] : chosen_keys(plan.config)) one["chosen"][key] = value;
+    for (const auto& [key, value] : chosen_keys(plan.config())) one["chosen"][key] = value;
   one["memory"] = json(plan.memory);
   return one;
 }

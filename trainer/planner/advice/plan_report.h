@@ -20,11 +20,10 @@ TrainingCost training_cost(const PolicyPlan& plan, const CostQuestion& question)
 std::string table(std::vector<const PolicyPlan*> plans, const CostQuestion& question = {});
 // The plan's memory, what is in use at its peak, and whether it fits where that is known. With a
 // profile also the step's time, and what training costs.
-std::string details(const PolicyPlan& plan, const std::optional<offload::Hardware>& hardware,
-                    const CostQuestion& question = {});
+std::string details(const PolicyPlan& plan, const CostQuestion& question = {});
 // What single changes of a plan would do, each of them tried, which can take seconds: those by
-// which it would lack less memory, if it does not fit, and advise()'s.
-std::string changes(const PolicyPlan& plan, const offload::Hardware& hardware);
+// which it would lack less memory, if it does not fit, and advise()'s. Of a plan with a profile.
+std::string changes(const PolicyPlan& plan);
 // What happens to each value of the layers, label by label.
 std::string explanation(const PolicyPlan& plan);
 

@@ -6,15 +6,12 @@
 #include <tuple>
 
 #include "base/error.h"
-#include "trainer/config/named_hardware.h"
 #include "trainer/planner/auto/auto_search.h"
 #include "trainer/planner/auto/auto_search_space.h"
 #include "trainer/step/prefetch.h"
 
 namespace longshore::trainer {
 namespace {
-
-using offload::Hardware;
 
 // Sorts the plans, the best first. Removes duplicates and those that cannot be planned. Throws
 // ConfigError if none can.
@@ -51,70 +48,69 @@ std::optional<AutoChoice> choose_among(std::vector<SimulatedPlan> plans) {
   return AutoChoice{std::move(plans)};
 }
 
-PolicySearch outcome_of(const Config& config, models::Target target, const Hardware& hardware) {
-  std::vector<SimulatedPlan> plans = in_order(search(config, target, hardware));
+PolicySearch outcome_of(const RunSpec& spec) {
+  std::vector<SimulatedPlan> plans = in_order(search(spec));
   std::optional<AutoChoice> choice = choose_among(plans);
-  return {std::move(choice), config, std::move(plans)};
+  return {std::move(choice), spec.config(), std::move(plans)};
 }
 
 // Searches with transfers that start as late as possible, so that less device memory is in use at
 // once: not ahead of their use at all, or as little ahead as may be faster than that.
-PolicySearch outcome_with_late_transfers(const Config& config, models::Target target,
-                                         const Hardware& hardware) {
-  Config none_ahead = config, little_ahead = config;
-  choose_value(none_ahead, "prefetch_layers", &Config::prefetch_layers, 0.0);
-  choose_value(little_ahead, "prefetch_layers", &Config::prefetch_layers, kPrefetchDistances[0]);
-  PolicySearch outcome = outcome_of(none_ahead, target, hardware);
+PolicySearch outcome_with_late_transfers(const RunSpec& spec) {
+  auto outcome_ahead = [&](double layers) {
+    return outcome_of(spec.changed([&](Config& config) {
+      choose_value(config, "prefetch_layers", &Config::prefetch_layers, layers);
+    }));
+  };
+  PolicySearch outcome = outcome_ahead(0);
   if (!outcome.choice) return outcome;
-  PolicySearch other = outcome_of(little_ahead, target, hardware);
+  PolicySearch other = outcome_ahead(kPrefetchDistances[0]);
   if (other.choice && other.choice->chosen().step_seconds < outcome.choice->chosen().step_seconds)
     return other;
   return outcome;
 }
 
-void require_same_device(const Config& config, models::Target target, const Hardware& hardware) {
-  if (!models::same_device(hardware.target, target))
-    throw ConfigError(location(config, "hardware") + ": found " + hardware.name +
+void require_same_device(const RunSpec& spec) {
+  if (!models::same_device(spec.hardware()->target, spec.target()))
+    throw ConfigError(location(spec.config(), "hardware") + ": found " + spec.hardware()->name +
                       ", a profile of " +
-                      (target == models::Target::cpu ? "a GPU, expected that of a processor"
-                                                     : "a processor, expected that of a GPU") +
+                      (spec.target() == models::Target::cpu
+                           ? "a GPU, expected that of a processor"
+                           : "a processor, expected that of a GPU") +
                       " for remat_policy: auto (plan --measure makes this machine's)");
 }
 
-PolicySearch best_outcome(const Config& config, models::Target target, const Hardware& hardware) {
-  PolicySearch outcome = outcome_of(config, target, hardware);
-  if (outcome.choice || is_set(config, "prefetch_layers")) return outcome;
-  return outcome_with_late_transfers(config, target, hardware);
+PolicySearch best_outcome(const RunSpec& spec) {
+  PolicySearch outcome = outcome_of(spec);
+  if (outcome.choice || is_set(spec.config(), "prefetch_layers")) return outcome;
+  return outcome_with_late_transfers(spec);
 }
 
 }  // namespace
 
-std::optional<AutoChoice> find_policy(const Config& config, models::Target target) {
-  const Hardware hardware = *named_hardware(config);
-  require_same_device(config, target, hardware);
-  if (!may_fit(config, target, hardware)) return std::nullopt;
-  return best_outcome(config, target, hardware).choice;
+std::optional<AutoChoice> find_policy(const RunSpec& spec) {
+  require_same_device(spec);
+  if (!may_fit(spec)) return std::nullopt;
+  return best_outcome(spec).choice;
 }
 
-std::optional<SimulatedPlan> find_policy_quickly(const Config& config, models::Target target) {
-  const Hardware hardware = *named_hardware(config);
-  require_same_device(config, target, hardware);
-  if (!may_fit(config, target, hardware)) return std::nullopt;
-  std::vector<SimulatedPlan> plans = search(config, target, hardware, Effort::quick);
+std::optional<SimulatedPlan> find_policy_quickly(const RunSpec& spec) {
+  require_same_device(spec);
+  if (!may_fit(spec)) return std::nullopt;
+  std::vector<SimulatedPlan> plans = search(spec, Effort::quick);
   const auto best = std::ranges::min_element(plans, is_better);
   return best != plans.end() && best->fits() ? std::optional(*best) : std::nullopt;
 }
 
-PolicySearch search_policy(const Config& config, models::Target target) {
-  const Hardware hardware = *named_hardware(config);
-  require_same_device(config, target, hardware);
-  return best_outcome(config, target, hardware);
+PolicySearch search_policy(const RunSpec& spec) {
+  require_same_device(spec);
+  return best_outcome(spec);
 }
 
-std::optional<Config> with_found_policy(const Config& config, models::Target target) {
-  if (config.remat_policy != offload::kAuto) return config;
-  const std::optional<AutoChoice> choice = find_policy(config, target);
-  return choice ? std::optional(choice->chosen().config) : std::nullopt;
+std::optional<RunSpec> with_found_policy(const RunSpec& spec) {
+  if (spec.config().remat_policy != offload::kAuto) return spec;
+  const std::optional<AutoChoice> choice = find_policy(spec);
+  return choice ? std::optional(spec.with(choice->chosen().config)) : std::nullopt;
 }
 
 }  // namespace longshore::trainer

@@ -13,7 +13,6 @@
 #include <string>
 #include <vector>
 
-#include "trainer/config/config.h"
 #include "trainer/planner/simulated_plan.h"
 
 namespace longshore::trainer {
@@ -32,20 +31,20 @@ struct PolicySearch {
   std::vector<SimulatedPlan> plans;
 };
 
-// `config` has the policy `auto`; the values of its keys that were set are kept. Of plans that are
-// equally fast, the one that moves the least data wins. Throws ConfigError if a label key does not
-// suit the model or the profile describes another kind of machine than `target`.
-PolicySearch search_policy(const Config& config, models::Target target);
+// The policy is `auto` and there is a profile; the values of keys that were set are kept. Of plans
+// that are equally fast, the one that moves the least data wins. Throws ConfigError if a label key
+// does not suit the model or the profile describes another kind of machine than the target.
+PolicySearch search_policy(const RunSpec& spec);
 
 // The choice of that search; nothing if no plan fits, which may be known without one.
-std::optional<AutoChoice> find_policy(const Config& config, models::Target target);
+std::optional<AutoChoice> find_policy(const RunSpec& spec);
 
 // A plan that fits and that this search could have chosen, though it may find a faster one; nothing
 // if a quick search finds none. Throws as find_policy() does.
-std::optional<SimulatedPlan> find_policy_quickly(const Config& config, models::Target target);
+std::optional<SimulatedPlan> find_policy_quickly(const RunSpec& spec);
 
-// If the policy of `config` is `auto`, the config that was found, otherwise `config`; nothing if no
-// plan fits. Throws as find_policy() does.
-std::optional<Config> with_found_policy(const Config& config, models::Target target);
+// If the policy is `auto`, the run with the one that was found, otherwise the run itself; nothing
+// if no plan fits. Throws as find_policy() does.
+std::optional<RunSpec> with_found_policy(const RunSpec& spec);
 
 }  // namespace longshore::trainer

@@ -18,7 +18,6 @@ namespace longshore::trainer {
 namespace {
 
 using offload::Assignment;
-using offload::Hardware;
 
 // What the formula leaves unused, so that a plan which is the best by the formula fits when it is
 // simulated, and is as fast.
@@ -68,13 +67,12 @@ constexpr size_t kSimulationsOfThriftiest = 6;
 
 class Search {
  public:
-  Search(const Config& config, models::Target target, const Hardware& hardware, Effort effort)
+  Search(const RunSpec& spec, Effort effort)
       : effort_(effort),
-        target_(target),
-        hardware_(hardware),
-        first_layers_(first_layers_set(config)),
-        bases_(base_plans(config, target, hardware)),
-        simulator_(config, target, hardware) {}
+        spec_(spec),
+        first_layers_(first_layers_set(spec.config())),
+        bases_(base_plans(spec)),
+        simulator_(spec) {}
 
   std::vector<SimulatedPlan> run() { return is_quick() ? run_quick() : run_thorough(); }
 
@@ -110,7 +108,7 @@ class Search {
 
   StepFormula formula_of(const BasePlan& base, const Margin& margin) const {
     return {base,
-            hardware_,
+            *spec_.hardware(),
             {.link_factor = margin.link_factor,
              .device_bytes = margin.layers * base.choices->most_kept_bytes()}};
   }
@@ -252,7 +250,7 @@ class Search {
       double enough = INFINITY;
       for (const NamedPlan& plan : of_policy) {
         if (plan.seconds > enough) break;
-        simulated[i].push_back(simulated_plan(plan.config, target_, hardware_));
+        simulated[i].push_back(simulated_plan(spec_.with(plan.config)));
         if (simulated[i].back().fits())
           enough = std::min(enough, plan.seconds * (1 + kRankingCutoff));
       }
@@ -265,7 +263,7 @@ class Search {
   void simulate_thriftiest() {
     std::vector<std::pair<double, LayerSplit>> splits;  // with the bytes that are missing
     for (const BasePlan& base : bases_) {
-      const StepFormula formula(base, hardware_, {});
+      const StepFormula formula(base, *spec_.hardware(), {});
       const int layers = first_layers_.value_or(base.choices->layers);
       for (size_t i = 0; i < base.choices->count_for_all; ++i) {
         const Assignment& all = base.choices->assignments[i];
@@ -283,8 +281,7 @@ class Search {
   }
 
   Effort effort_;
-  models::Target target_;
-  const Hardware& hardware_;
+  RunSpec spec_;
   std::optional<int> first_layers_;  // if the config sets their number
   std::vector<BasePlan> bases_;
   SplitSimulator simulator_;
@@ -296,9 +293,8 @@ class Search {
 
 }  // namespace
 
-std::vector<SimulatedPlan> search(const Config& config, models::Target target,
-                                  const Hardware& hardware, Effort effort) {
-  return Search(config, target, hardware, effort).run();
+std::vector<SimulatedPlan> search(const RunSpec& spec, Effort effort) {
+  return Search(spec, effort).run();
 }
 
 }  // namespace longshore::trainer

@@ -18,8 +18,6 @@ enum class Effort { quick, thorough };
 // All plans that were simulated, in no particular order, some of them twice. Values of keys that
 // were set are kept. If nothing fits in a thorough search, the smallest plans are among them.
 // Throws ConfigError as base_plans() does.
-std::vector<SimulatedPlan> search(const Config& config, models::Target target,
-                                  const offload::Hardware& hardware,
-                                  Effort effort = Effort::thorough);
+std::vector<SimulatedPlan> search(const RunSpec& spec, Effort effort = Effort::thorough);
 
 }  // namespace longshore::trainer

@@ -11,7 +11,6 @@ namespace longshore::trainer {
 namespace {
 
 using offload::Action;
-using offload::Hardware;
 
 // Cuts into more micro-batches than the first one that has at least this many are not tried. Each
 // micro-batch launches all kernels, reads all weights and adds to all gradients, so smaller ones
@@ -77,12 +76,11 @@ bool has_states_on_host(const Config& config) {
          config.optimizer_memory_host_offload;
 }
 
-std::shared_ptr<const LayerChoices> choices_of(const Config& cut, models::Target target,
-                                               const Hardware& hardware) {
-  const models::Model model = make_model(cut, target);
+std::shared_ptr<const LayerChoices> choices_of(const RunSpec& spec, const Config& cut) {
+  const models::Model model = make_model(cut, spec.target());
   return with_origin(cut, [&] {
     return layer_choices(model, actions_in_first_layers(cut), cut.gradient_accumulation_steps,
-                         hardware);
+                         *spec.hardware());
   });
 }
 
@@ -99,28 +97,27 @@ std::vector<std::pair<std::string, std::string>> chosen_keys(const Config& confi
   return chosen;
 }
 
-std::vector<BasePlan> base_plans(const Config& config, models::Target target,
-                                 const Hardware& hardware) {
+std::vector<BasePlan> base_plans(const RunSpec& spec) {
   std::vector<BasePlan> bases;
-  for (Config& cut : micro_batch_cuts(config)) {
-    const auto choices = choices_of(cut, target, hardware);
+  for (Config& cut : micro_batch_cuts(spec.config())) {
+    const auto choices = choices_of(spec, cut);
     cut.label_actions.clear();
     const std::vector<Config> homes = homes_of_states(cut);
     const size_t before = bases.size();
     bases.resize(before + homes.size());
     parallel_for(homes.size(), [&](size_t i) {
-      const PolicyPlan full = plan_policy(named_config(homes[i], offload::kFull), target, hardware);
-      bases[before + i] = base_plan(homes[i], choices, full, hardware);
+      const PolicyPlan full = plan_policy(spec.with(named_config(homes[i], offload::kFull)));
+      bases[before + i] = base_plan(homes[i], choices, full, *spec.hardware());
     });
   }
   return bases;
 }
 
-bool may_fit(const Config& config, models::Target target, const Hardware& hardware) {
-  const Config cut = micro_batch_cuts(config).at(0);  // states are the same for all
-  choices_of(cut, target, hardware);
+bool may_fit(const RunSpec& spec) {
+  const Config cut = micro_batch_cuts(spec.config()).at(0);  // states are the same for all
+  choices_of(spec, cut);
   return std::ranges::any_of(homes_of_states(cut), [&](const Config& homes) {
-    return room(memory_of_states(homes, target), hardware, memory_limits(homes)).fits();
+    return room(memory_of_states(spec.with(homes)), *spec.hardware(), memory_limits(homes)).fits();
   });
 }
 

@@ -32,12 +32,11 @@ std::vector<std::pair<std::string, std::string>> chosen_keys(const Config& confi
 // Each cut of a step into micro-batches with each combination of homes, all planned under the
 // policy `full`. Values of keys that were set are kept. Throws ConfigError if a label key does not
 // suit the model.
-std::vector<BasePlan> base_plans(const Config& config, models::Target target,
-                                 const offload::Hardware& hardware);
+std::vector<BasePlan> base_plans(const RunSpec& spec);
 
 // Whether parameters and optimizer state alone fit with some of the homes that base_plans() plans:
 // if not, no plan does. Throws ConfigError as base_plans() does.
-bool may_fit(const Config& config, models::Target target, const offload::Hardware& hardware);
+bool may_fit(const RunSpec& spec);
 
 // The keys whose other values are searched.
 std::set<std::string> searched_keys(const Config& config);

@@ -25,22 +25,20 @@ constexpr int kMaxShifts = 3;
 
 }  // namespace
 
-SplitSimulator::SplitSimulator(const Config& config, models::Target target,
-                               const offload::Hardware& hardware)
-    : target_(target),
-      hardware_(hardware),
-      sets_first_layers_(first_layers_set(config).has_value()),
-      sets_prefetch_layers_(is_set(config, "prefetch_layers")) {}
+SplitSimulator::SplitSimulator(const RunSpec& spec)
+    : spec_(spec),
+      sets_first_layers_(first_layers_set(spec.config()).has_value()),
+      sets_prefetch_layers_(is_set(spec.config(), "prefetch_layers")) {}
 
 SimulatedPlan SplitSimulator::simulate(const LayerSplit& split) const {
-  return simulated_plan(split_config(split), target_, hardware_);
+  return simulated_plan(spec_.with(split_config(split)));
 }
 
 std::vector<SimulatedPlan> SplitSimulator::simulate_each(
     const std::vector<LayerSplit>& splits) const {
-  std::vector<Config> configs;
-  for (const LayerSplit& split : splits) configs.push_back(split_config(split));
-  return simulated_plans(configs, target_, hardware_);
+  std::vector<RunSpec> specs;
+  for (const LayerSplit& split : splits) specs.push_back(spec_.with(split_config(split)));
+  return simulated_plans(specs);
 }
 
 SimulatedPlan SplitSimulator::simulate_fitting(LayerSplit& split) const {

@@ -11,8 +11,8 @@ namespace longshore::trainer {
 
 class SplitSimulator {
  public:
-  // Splits keep the values of keys that `config` sets. `hardware` has to outlive the simulator.
-  SplitSimulator(const Config& config, models::Target target, const offload::Hardware& hardware);
+  // Splits keep the values of keys that the config sets.
+  explicit SplitSimulator(const RunSpec& spec);
 
   // The plan of each split; they are computed on all cores.
   std::vector<SimulatedPlan> simulate_each(const std::vector<LayerSplit>& splits) const;
@@ -33,8 +33,7 @@ class SplitSimulator {
   bool may_shift(const LayerSplit& split) const;
   std::vector<LayerSplit> with_other_layers(const LayerSplit& split, int step) const;
 
-  models::Target target_;
-  const offload::Hardware& hardware_;
+  RunSpec spec_;
   bool sets_first_layers_, sets_prefetch_layers_;  // whether the config does
 };
 

@@ -19,7 +19,6 @@
 #include "trainer/config/hardware_file.h"
 #include "trainer/config/load_config.h"
 #include "trainer/config/model_config.h"
-#include "trainer/config/named_hardware.h"
 #include "trainer/config/yaml.h"
 #include "trainer/planner/advice/choose_policy.h"
 #include "trainer/planner/room.h"
@@ -62,14 +61,15 @@ Workload make_workload(const std::string& name, const std::string& config,
   return workload;
 }
 
-void require_profile_of(models::Target target, const Config& config) {
-  std::optional<offload::Hardware> hardware = named_hardware(config);
+void require_profile_of_target(const RunSpec& spec) {
+  const std::optional<offload::Hardware>& hardware = spec.hardware();
+  const models::Target target = spec.target();
   if (!hardware || models::same_device(hardware->target, target)) return;
   std::vector<std::string> names;
   for (const std::string& name : hardware_names(default_configs_directory()))
     if (models::same_device(read_hardware(name, default_configs_directory()).target, target))
       names.push_back(name);
-  throw ConfigError(location(config, "hardware") + ": found " + hardware->name +
+  throw ConfigError(location(spec.config(), "hardware") + ": found " + hardware->name +
                     ", a profile of another kind of machine than this; expected " +
                     (names.empty() ? "" : "one of " + join(names) + ", or ") +
                     "this_machine, which plan --measure makes");
@@ -80,11 +80,10 @@ bool is_known(const std::string& policy) {
          std::ranges::count(offload::policies(), policy, &offload::PolicyInfo::name) > 0;
 }
 
-Candidate make_candidate(const Config& config, const std::string& policy, models::Target target) {
+Candidate make_candidate(const RunSpec& spec, const std::string& policy) {
   Candidate candidate{.policy = policy, .plan = {}, .obstacle = "", .turns = {}};
   try {
-    candidate.plan =
-        plan_chosen_policy(with_policy(config, policy), target, named_hardware(config));
+    candidate.plan = plan_chosen_policy(spec.with(with_policy(spec.config(), policy)));
   } catch (const ConfigError& error) {
     if (!is_known(policy)) throw;
     candidate.obstacle = error.what();
@@ -119,7 +118,7 @@ void require_finite(const StepResult& result, int64_t step) {
 
 Turn train_a_while(const PolicyPlan& plan, int64_t timed_steps, offload::Backend& backend,
                    EnergyMeter* meter) {
-  const Config& config = plan.config;
+  const Config& config = plan.config();
   const TrainingPlans& plans = plan.plans;
   TrainingSession session(plans, backend, first_values(config, plans, backend.target()));
   LearningRate learning_rate = learning_rate_schedule(config);
@@ -182,9 +181,9 @@ Comparison plan_comparison(const Workload& workload, const std::vector<std::stri
   Comparison comparison{.workload = workload, .backend = choose_backend(config), .candidates = {}};
   models::Target target = comparison.backend.target;
   require_dtype(config, target);
-  require_profile_of(target, config);
-  for (const std::string& name : names)
-    comparison.candidates.push_back(make_candidate(config, name, target));
+  const RunSpec spec(config, target);
+  require_profile_of_target(spec);
+  for (const std::string& name : names) comparison.candidates.push_back(make_candidate(spec, name));
   comparison.tokens = static_cast<double>(tokens_per_step(config));
   comparison.flops = training_flops(make_model(config, target), config.gradient_accumulation_steps);
   return comparison;
@@ -224,7 +223,7 @@ void measure(Comparison& comparison, const Amount& amount, const Log& log) {
   for (Candidate& candidate : comparison.candidates)
     if (candidate.plan)
       if (std::string missing =
-              shortage(candidate.plan->memory, *backend, memory_limits(candidate.plan->config));
+              shortage(candidate.plan->memory, *backend, memory_limits(candidate.plan->config()));
           !missing.empty())
         candidate.obstacle = "does not fit on this machine:\n" +
                              missing.substr(0, missing.find_last_not_of('\n') + 1);

@@ -49,7 +49,7 @@ std::optional<double> tokens_per_joule(const Candidate& candidate, double tokens
 }
 
 int64_t micro_batch_rows(const Candidate& candidate) {
-  return candidate.plan->config.per_device_batch_size;
+  return candidate.plan->config().per_device_batch_size;
 }
 
 bool is_same(double a, double b) {

@@ -203,7 +203,7 @@ std::vector<std::string> choices(const Comparison& comparison) {
   std::vector<std::string> lines;
   for (const Candidate& candidate : comparison.candidates)
     if (candidate.plan && !candidate.plan->account.empty())
-      lines.push_back(candidate.policy + " chose: " + summary(candidate.plan->config));
+      lines.push_back(candidate.policy + " chose: " + summary(candidate.plan->config()));
   return lines;
 }
 

@@ -23,7 +23,6 @@
 #include "trainer/config/key_values.h"
 #include "trainer/config/load_config.h"
 #include "trainer/config/model_config.h"
-#include "trainer/config/named_hardware.h"
 #include "trainer/config/unused_keys.h"
 #include "trainer/planner/advice/choose_policy.h"
 #include "trainer/planner/advice/hardware_comparison.h"
@@ -84,7 +83,7 @@ void warn_of(const Config& config, const std::vector<std::string>& policies) {
 void find_room_here(std::vector<PolicyPlan>& plans, models::Target target) {
   std::unique_ptr<offload::Backend> backend;
   try {
-    const ChosenBackend chosen = choose_backend(plans.at(0).config);
+    const ChosenBackend chosen = choose_backend(plans.at(0).config());
     if (chosen.target != target) return;
     backend = make_backend(chosen.target, chosen.device);
   } catch (const ConfigError& error) {
@@ -93,7 +92,7 @@ void find_room_here(std::vector<PolicyPlan>& plans, models::Target target) {
   }
   for (PolicyPlan& plan : plans) {
     plan.room =
-        room(plan.memory, *backend, memory_limits(plan.config), devices_per_node(plan.config));
+        room(plan.memory, *backend, memory_limits(plan.config()), devices_per_node(plan.config()));
     plan.has_room = true;
   }
 }
@@ -224,22 +223,24 @@ void plan(Request& request) {
   if (!request.hardware.empty()) overrides.push_back("hardware=" + request.hardware);
   const Config config = with_adapter(
       load_config_for_policies(request.config, overrides, default_configs_directory()));
-  std::optional<offload::Hardware> hardware = named_hardware(config);
+  const RunSpec spec =
+      config.hardware.empty() ? RunSpec(config, target_of(config)) : RunSpec::on_profile(config);
+  const std::optional<offload::Hardware>& hardware = spec.hardware();
   if (const std::string option = needs_profile(request); !hardware && !option.empty())
     throw ConfigError(option + ": found no hardware, expected --hardware NAME, one of " +
                       join(hardware_names(default_configs_directory())));
   require_not_asked(request, config);
   if (hardware) require_price_of(hardware->name, request.question.cost.prices);
-  const models::Target target = hardware ? hardware->target : target_of(config);
+  const models::Target target = spec.target();
   const std::vector<std::string> policies = split(request.policies);
   if (!request.trace.empty() && policy_names(config, policies).size() > 1)
     throw ConfigError("--trace: found " + excerpt(request.policies) +
                       " as --policies, expected one");
   std::vector<PlanAnswer> answers;
   std::vector<PolicyPlan> plans = said_if_slow([&] {
-    return plan_policies(config, policies, target, [&](const Config& one) {
+    return plan_policies(spec, policies, [&](const RunSpec& one) {
       PlanAnswer found = answer(request.question, one);
-      const Config planned = found.config;
+      const RunSpec planned = found.spec;
       answers.push_back(std::move(found));
       return planned;
     });
@@ -268,15 +269,14 @@ void plan(Request& request) {
   if (plans.size() > 1) print(stdout, table(list, cost));
   if (plans.size() == 1 || request.explain)
     for (const PolicyPlan& one : plans) {
-      const std::optional<offload::Hardware> its_hardware = named_hardware(one.config);
-      print(stdout, "\n" + details(one, its_hardware, cost));
+      print(stdout, "\n" + details(one, cost));
       // Who asks for the largest batch that fits has said what is to change.
       if (plans.size() == 1 && hardware && request.advice &&
           !(request.question.changes_config() && one.room.fits())) {
         flush_output();
         const LateNotice notice(
             "plan: working out what other choices would do; --no-advice leaves that out");
-        print(stdout, changes(one, *its_hardware));
+        print(stdout, changes(one));
       }
       if (request.explain) print(stdout, explanation(one));
     }
@@ -285,8 +285,9 @@ void plan(Request& request) {
                       join(hardware_names(default_configs_directory())) + "\n");
   for (const PlanAnswer& one : answers)
     if (!one.text.empty())
-      print(stdout, hardware->name + (plans.size() > 1 ? ", " + one.config.remat_policy : "") +
-                        ": " + one.text + "\n");
+      print(stdout, hardware->name +
+                        (plans.size() > 1 ? ", " + one.spec.config().remat_policy : "") + ": " +
+                        one.text + "\n");
 }
 
 }  // namespace

@@ -123,7 +123,7 @@ class Probe {
     model_.dtype = compute_dtype(config, target);
     models::Model trained = models::decoder(model_);
     layout_ = offload::lay_out(trained, layout_options(config));
-    StepOptions options = step_options(config, trained, target);
+    StepOptions options = step_options({config, target}, trained);
     options.optimizer.reset();
     step_ = plan_step(trained, layout_, options, target);
     states_ = plan_forward(models::decoder(model_, {.head = models::Head::hidden_states}), layout_,

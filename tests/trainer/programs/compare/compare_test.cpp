@@ -230,7 +230,7 @@ TEST(Compare, MeasuresWhatAutoHasChosen) {
       workloads("", {"gradient_accumulation_steps=4", "auto_micro_batch=true", "remat_policy=auto",
                      "hardware=" + (folder / "cpu.yml").string()});
   Comparison comparison = plan_comparison(all[0], {"none", "auto"});
-  ASSERT_EQ(comparison.candidates[1].plan->config.gradient_accumulation_steps, 1);
+  ASSERT_EQ(comparison.candidates[1].plan->config().gradient_accumulation_steps, 1);
   comparison.peak = Peak{.flops_per_second = 1e9, .description = "1 GFLOP/s"};
   measure(comparison, {.steps = 1, .rounds = 1}, [](const std::string&) {});
   for (const Candidate& candidate : comparison.candidates)
@@ -242,7 +242,8 @@ TEST(Compare, MeasuresWhatAutoHasChosen) {
   EXPECT_NO_THROW(require_sound({comparison}));
   EXPECT_TRUE(contains(text(ComparisonReport{.comparisons = {comparison}, .steps = 1}),
                        "under all policies with micro-batches of the same size"));
-  const std::string choice = "auto chose: " + summary(comparison.candidates[1].plan->config) + "\n";
+  const std::string choice =
+      "auto chose: " + summary(comparison.candidates[1].plan->config()) + "\n";
   EXPECT_TRUE(contains(choice, "micro-batches of")) << choice;
   EXPECT_TRUE(contains(text(ComparisonReport{.comparisons = {comparison}, .steps = 1}), choice));
 }

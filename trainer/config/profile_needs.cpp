@@ -1,11 +1,10 @@
-#include "trainer/config/named_hardware.h"
+#include "trainer/config/profile_needs.h"
 
 #include <fmt/format.h>
 
 #include "base/error.h"
 #include "trainer/config/device_mesh.h"
 #include "trainer/config/hardware_file.h"
-#include "trainer/config/load_config.h"
 #include "trainer/config/model_config.h"
 
 namespace longshore::trainer {
@@ -43,17 +42,6 @@ std::string missing_in(const offload::Hardware& hardware, const Config& config) 
       !has_rate(hardware.bytes_per_second, memory, Dtype::float32))
     return fmt::format("bytes_per_second.{} for f32, in which parameters are updated", memory);
   return "";
-}
-
-std::optional<offload::Hardware> named_hardware(const Config& config) {
-  if (config.hardware.empty()) return std::nullopt;
-  offload::Hardware hardware = with_origin(
-      config, [&] { return read_hardware(config.hardware, default_configs_directory()); });
-  if (const std::string missing = missing_in(hardware, config); !missing.empty())
-    throw ConfigError(location(config, "hardware") + ": " + hardware.name + " has no " + missing);
-  if (models::is_cuda(hardware.target) && config.backend == BackendChoice::cuda_composed)
-    hardware.target = models::Target::cuda_composed;  // profiles say cuda or cpu
-  return hardware.shared_by(devices_per_node(config));
 }
 
 }  // namespace longshore::trainer
