@@ -23,8 +23,9 @@
 #include "tests/models/autograd.h"
 #include "tests/models/cpu_dtypes.h"
 #include "tests/models/harness.h"
-#include "tests/models/op_cases.h"
+#include "tests/models/ops/attention.h"
 #include "tests/models/plain.h"
+#include "tests/models/random_inputs.h"
 
 namespace longshore::models {
 namespace {

@@ -9,7 +9,7 @@
 #include "models/ops/mean_square_error.h"
 #include "models/ops/sum.h"
 #include "tests/models/harness.h"
-#include "tests/models/op_cases.h"
+#include "tests/models/random_inputs.h"
 
 namespace longshore::models {
 namespace {

@@ -35,7 +35,9 @@
 #include "offload/backends/cuda/cuda_device.h"
 #include "tests/models/harness.h"
 #include "tests/models/op_cases.h"
-#include "tests/models/tolerances.h"
+#include "tests/models/op_records.h"
+#include "tests/models/ops/attention.h"
+#include "tests/models/random_inputs.h"
 #include "tests/models/update_program.h"
 
 namespace longshore::models {

@@ -21,6 +21,7 @@
 #include "tests/models/fiber_group.h"
 #include "tests/models/harness.h"
 #include "tests/models/op_cases.h"
+#include "tests/models/random_inputs.h"
 #include "tests/models/serial_group.h"
 
 namespace longshore::models {

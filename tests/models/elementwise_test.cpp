@@ -14,7 +14,7 @@
 #include "models/ops/soft_cap.h"
 #include "models/ops/swiglu.h"
 #include "tests/models/harness.h"
-#include "tests/models/op_cases.h"
+#include "tests/models/random_inputs.h"
 
 namespace longshore::models {
 namespace {

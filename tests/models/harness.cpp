@@ -304,6 +304,13 @@ Tensors run_program(const Program& program, const Tensors& inputs, KernelChoice 
   return result;
 }
 
+BackwardProgram differentiate(const Program& program, std::vector<ValueId> accumulate) {
+  bool wide = std::any_of(program.values.begin(), program.values.end(),
+                          [](const Value& value) { return value.type.dtype == Dtype::float64; });
+  return backward(program, {.accumulate = std::move(accumulate),
+                            .weight_gradient_dtype = wide ? Dtype::float64 : Dtype::float32});
+}
+
 Tensors run_backward(const Program& forward, const BackwardProgram& backward,
                      const Tensors& forward_values, const Tensors& cotangents,
                      const Tensors& accumulators, KernelChoice kernels, Checks checks) {

@@ -61,6 +61,9 @@ NodeRun run_node(const Program& program, const Node& node, std::span<const at::T
 Tensors run_program(const Program& program, const Tensors& inputs, KernelChoice kernels,
                     Checks checks = Checks::memory);
 
+// float64 gradients for float64, else float32, as training has them.
+BackwardProgram differentiate(const Program& program, std::vector<ValueId> accumulate = {});
+
 // The gradients of a program that has run. `cotangents` and `accumulators` go by the name of the
 // forward value they belong to; so do the gradients.
 Tensors run_backward(const Program& forward, const BackwardProgram& backward,

@@ -14,7 +14,8 @@
 #include "models/ops/rope/rope.h"
 #include "tests/models/harness.h"
 #include "tests/models/op_cases.h"
-#include "tests/models/tolerances.h"
+#include "tests/models/op_records.h"
+#include "tests/models/random_inputs.h"
 
 namespace longshore::models {
 namespace {
@@ -27,24 +28,22 @@ struct Survey {
   Checks checks = Checks::all;
   std::map<std::string, double> largest_difference;  // by op
   struct Workspace {
-    std::string op;
+    const Op* op;
     int64_t declared_bytes, touched_bytes;
   };
   std::vector<Workspace> workspaces;
 };
 
-// What is declared is used. Matrix products leave to their library how much of its scratchpad it
-// writes; where they are a small part of an op's workspace, the rest must be seen to be used.
+// What is declared is used, as far as the op's record says that this is seen.
 void expect_used(const Survey::Workspace& workspace) {
   const auto& [op, declared_bytes, touched_bytes] = workspace;
-  static const std::set<std::string> kOwn{
-      "add_bias_grad",          "embedding_grad", "l2_penalty", "mean_square_error",
-      "mean_square_error_grad", "rms_norm_grad",  "square_sum", "sum"};
-  bool own = kOwn.contains(op);
-  bool mostly_own = (op.starts_with("attention") || op.starts_with("linear_cross_entropy")) &&
-                    declared_bytes > (1 << 20);
-  int64_t least = own ? declared_bytes : mostly_own ? declared_bytes - declared_bytes / 16 : 0;
-  EXPECT_GE(touched_bytes, least) << op << " declares " << declared_bytes << " bytes of workspace";
+  const WorkspaceUse use = traits_of(*op).workspace;
+  int64_t least = 0;
+  if (use == WorkspaceUse::all) least = declared_bytes;
+  if (use == WorkspaceUse::most && declared_bytes > (1 << 20))
+    least = declared_bytes - declared_bytes / 16;
+  EXPECT_GE(touched_bytes, least) << op->name << " declares " << declared_bytes
+                                  << " bytes of workspace";
 }
 
 // A program, forward or backward, and the same one in float64.
@@ -67,11 +66,9 @@ Tensors compare(const Twin& twin, Tensors values, Dtype dtype, Survey& survey) {
     NodeRun found = run_node(twin.narrow, node, in, survey.kernels, survey.checks);
     NodeRun expected = run_node(twin.wide, wide, wide_in, Target::reference);
     // Emulated, libraries' parts have what ATen allocates on the CPU, not their workspace.
-    const std::string_view op = node.op->name;
-    if (survey.kernels.is_of(Target::cpu) ||
-        !(op.starts_with("linear_cross_entropy") || op.starts_with("attention")))
+    if (survey.kernels.is_of(Target::cpu) || traits_of(*node.op).workspace != WorkspaceUse::most)
       survey.workspaces.push_back(
-          {node.op->name, found.workspace_declared_bytes, found.workspace_touched_bytes});
+          {node.op, found.workspace_declared_bytes, found.workspace_touched_bytes});
     for (size_t k = 0; k < node.out.size(); ++k) {
       const std::string& name = twin.narrow[node.out[k]].name;
       values[name] = found.out[k];

@@ -7,7 +7,7 @@
 
 #include "models/ops/kernels/aten.h"
 #include "tests/models/harness.h"
-#include "tests/models/op_cases.h"
+#include "tests/models/random_inputs.h"
 
 namespace longshore::models {
 namespace {

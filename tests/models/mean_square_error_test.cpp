@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "models/ir/trace.h"
-#include "tests/models/op_cases.h"
+#include "tests/models/harness.h"
 
 namespace longshore::models {
 namespace {

@@ -10,8 +10,8 @@
 #include "models/ir/trace.h"
 #include "models/ops/kernels/aten.h"
 #include "tests/models/harness.h"
-#include "tests/models/op_cases.h"
 #include "tests/models/plain.h"
+#include "tests/models/random_inputs.h"
 
 namespace longshore::models {
 namespace {

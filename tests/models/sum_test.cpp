@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "models/ir/trace.h"
-#include "tests/models/op_cases.h"
+#include "tests/models/harness.h"
 
 namespace longshore::models {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "models/ops/kernels/onednn_matmul.h"
 #include "tests/models/autograd.h"
-#include "tests/models/op_cases.h"
 #include "tests/models/plain.h"
+#include "tests/models/random_inputs.h"
 #include "tests/models/run_model.h"
 
 namespace longshore::models {

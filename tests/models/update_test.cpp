@@ -19,7 +19,7 @@
 #include "models/ops/update/lion.h"
 #include "models/ops/update/sgd.h"
 #include "tests/models/harness.h"
-#include "tests/models/op_cases.h"
+#include "tests/models/random_inputs.h"
 #include "tests/models/update_program.h"
 
 namespace longshore::models {

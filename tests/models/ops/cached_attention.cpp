@@ -1,0 +1,71 @@
+#include "models/ops/cached_attention/cached_attention.h"
+
+#include <ATen/ops/arange.h>
+
+#include "models/ir/trace.h"
+#include "tests/models/op_records.h"
+#include "tests/models/ops/case_parts.h"
+
+namespace longshore::models {
+namespace {
+
+// Caches of `capacity` tokens, full of earlier ones; row b of the batch goes on at first + 3 b.
+struct CachedShape {
+  int64_t b, s, h, g, capacity, first;
+  AttentionOptions options;
+};
+
+OpCase cached_attention_case(const CachedShape& shape) {
+  const auto [b, s, h, g, capacity, first, o] = shape;
+  return {.name = named("cached_attention", b, s, h, g, capacity, first, o.head_dim, o.window,
+                        o.soft_cap),
+          .trace =
+              [=](Dtype dtype) {
+                const AttentionOptions& options = shape.options;
+                Trace trace("cached_attention");
+                Var q = trace.input("q", {{shape.b, shape.s, shape.h * options.head_dim}, dtype});
+                Type kv{{shape.b, shape.s, shape.g * options.head_dim}, dtype};
+                Var k = trace.input("k", kv), v = trace.input("v", kv);
+                Type cache{{shape.b, shape.capacity, shape.g, options.head_dim}, dtype};
+                KeyValueCache before{trace.state("key_cache", cache),
+                                     trace.state("value_cache", cache)};
+                Var positions = trace.batch("positions", ints({shape.b, shape.s}));
+                CachedAttention out = cached_attention(q, k, v, before, positions, options);
+                trace.output(out.context);
+                trace.output(out.cache.keys, OutputRole::state);
+                trace.output(out.cache.values, OutputRole::state);
+                return trace.finish();
+              },
+          .integers = {{"positions", (at::arange(s, at::kInt).unsqueeze(0) + first +
+                                      3 * at::arange(b, at::kInt).unsqueeze(1))
+                                         .to(at::kInt)}},
+          .plain = {},
+          .adjust = [](Tensors& in) { in.at("q").mul_(3); }};
+}
+
+std::vector<OpCase> small() {
+  return {
+      cached_attention_case({1, 1, 1, 1, 1, 0, {.head_dim = 2}}),
+      cached_attention_case({2, 3, 4, 2, 11, 5, {.head_dim = 3, .scale = 0.4}}),
+      cached_attention_case({1, 4, 3, 1, 9, 4, {.head_dim = 6, .window = 3, .soft_cap = 1.5}}),
+  };
+}
+
+std::vector<OpCase> large() {
+  return {
+      cached_attention_case({1, 1, 8, 2, 700, 650, {.head_dim = 64}}),
+      cached_attention_case({2, 1, 4, 4, 300, 200, {.head_dim = 40, .window = 70}}),
+      cached_attention_case({1, 1, 6, 1, 200, 130, {.head_dim = 256, .soft_cap = 2}}),
+      cached_attention_case({2, 77, 6, 2, 500, 300, {.head_dim = 80, .window = 130}}),
+  };
+}
+
+constexpr OpTraits kOps[] = {
+    {.op = &cached_attention_op, .tolerance = {1e-5, kRounding}},
+};
+
+}  // namespace
+
+extern constinit const OpRecord cached_attention_record{kOps, small, large};
+
+}  // namespace longshore::models

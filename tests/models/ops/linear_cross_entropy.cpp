@@ -1,0 +1,136 @@
+#include "models/ops/linear_cross_entropy/linear_cross_entropy.h"
+
+#include "models/ir/add.h"
+#include "models/ir/trace.h"
+#include "models/ops/embedding/embedding.h"
+#include "models/ops/linear_cross_entropy/linear_cross_entropy_body.h"
+#include "models/ops/swiglu.h"
+#include "tests/models/emulated_product.h"
+#include "tests/models/op_records.h"
+#include "tests/models/ops/case_parts.h"
+#include "tests/models/ops/emulated.h"
+#include "tests/models/plain.h"
+#include "tests/models/random_inputs.h"
+
+namespace longshore::models {
+namespace {
+
+// Some targets are ignored; with few tokens, the last one.
+at::Tensor targets(int64_t b, int64_t t, int64_t vocabulary) {
+  at::Tensor result = random_integers({b, t}, vocabulary, 7);
+  at::Tensor flat = result.view({-1});
+  for (int64_t i = flat.size(0) - 1; i > 0; i -= 5) flat[i] = kIgnoredTarget;
+  return result;
+}
+
+// With a cap of 0, there is none.
+OpCase cross_entropy_case(int64_t b, int64_t t, int64_t c, int64_t vocabulary, double cap = 0) {
+  return {
+      .name = named(cap > 0 ? "linear_cross_entropy, capped" : "linear_cross_entropy", b, t, c,
+                    vocabulary),
+      .trace =
+          [=](Dtype dtype) {
+            Trace trace("linear_cross_entropy");
+            Var x = trace.input("x", {{b, t, c}, dtype});
+            Var w = trace.weight("w", {{vocabulary, c}, dtype}, kTrained);
+            Var loss =
+                linear_cross_entropy(x, w, trace.batch("targets", ints({b, t})), {.soft_cap = cap});
+            trace.output(loss, OutputRole::loss);
+            return trace.finish();
+          },
+      .integers = {{"targets", targets(b, t, vocabulary)}},
+      .plain =
+          [=](const Tensors& in) {
+            return std::vector{plain::cross_entropy(in.at("x"), in.at("w"), in.at("targets"), cap)};
+          },
+      // Confident logits, so that losses of all sizes occur.
+      .adjust = [](Tensors& in) { in.at("x").mul_(3); }};
+}
+
+// Tied embeddings: the weight is read at both ends, and x by another output as well.
+OpCase tied_cross_entropy_case(int64_t b, int64_t t, int64_t c, int64_t vocabulary) {
+  return {.name = named("linear_cross_entropy, tied", b, t, c, vocabulary),
+          .trace =
+              [=](Dtype dtype) {
+                Trace trace("tied");
+                Var w = trace.weight("w", {{vocabulary, c}, dtype}, kTrained);
+                Var side = trace.input("side", {{b, t, c}, dtype});
+                Var x = add(embedding(trace.batch("ids", ints({b, t})), w), side);
+                Var all = trace.batch("targets", ints({b, t}));
+                trace.output(linear_cross_entropy(x, w, all), OutputRole::loss);
+                trace.output(swiglu(x, side));
+                return trace.finish();
+              },
+          .integers = {{"ids", random_integers({b, t}, vocabulary, 3)},
+                       {"targets", targets(b, t, vocabulary)}},
+          .plain =
+              [](const Tensors& in) {
+                at::Tensor x = plain::embedding(in.at("ids"), in.at("w")) + in.at("side");
+                return std::vector{plain::cross_entropy(x, in.at("w"), in.at("targets")),
+                                   plain::swiglu(x, in.at("side"))};
+              },
+          .adjust = {}};
+}
+
+template <Emulated emulated>
+void emulate_loss(const KernelCall& call) {
+  run_linear_cross_entropy(call, emulate_product,
+                           emulate_launch<emulated, CrossEntropyRowsArguments>,
+                           emulate_launch<emulated, TotalLossArguments>);
+}
+template <Emulated emulated>
+void emulate_loss_grad(const KernelCall& call) {
+  run_linear_cross_entropy_grad(call, emulate_product,
+                                emulate_launch<emulated, CrossEntropyRowsArguments>,
+                                emulate_launch<emulated, TotalLossArguments>);
+}
+
+std::vector<OpCase> small() {
+  return {
+      cross_entropy_case(1, 1, 3, 5),           cross_entropy_case(2, 6, 5, 11),
+      cross_entropy_case(2, 270, 3, 9001),  // 256 tokens a chunk
+      cross_entropy_case(2, 6, 5, 11, 1.5),     tied_cross_entropy_case(2, 4, 3, 7),
+      tied_cross_entropy_case(1, 300, 3, 8200),
+  };
+}
+
+std::vector<OpCase> large() {
+  return {
+      cross_entropy_case(1, 1, 16, 7),
+      cross_entropy_case(1, 5, 33, 33),
+      cross_entropy_case(5, 500, 32, 1000),  // chunks of 2096, 404
+      cross_entropy_case(3, 300, 48, 5000),  // chunks of 416, 416, 68
+      cross_entropy_case(1, 5, 33, 33, 2),
+      cross_entropy_case(2, 410, 24, 2600, 5),  // chunks of 800, 20
+      tied_cross_entropy_case(3, 300, 48, 5000),
+  };
+}
+
+std::vector<OpCase> real() {
+  constexpr int64_t kTokens = 600, kVocabulary = 128256;
+  return {
+      cross_entropy_case(1, kTokens, 64, kVocabulary),
+      cross_entropy_case(1, 1600, 16, 40000),  // groups of 1536, 64; in chunks of 512
+      cross_entropy_case(1, 70, 64, 262144, 30),
+  };
+}
+
+constexpr OpTraits kOps[] = {
+    {.op = &linear_cross_entropy_op,
+     .tolerance = {1e-6, 1e-6},
+     .workspace = WorkspaceUse::most,
+     .emulated = emulated_runs(
+         []<Emulated emulated>(const KernelCall& call) { emulate_loss<emulated>(call); })},
+    // In bfloat16 it rounds its logits' gradients as well.
+    {.op = &linear_cross_entropy_grad_op,
+     .tolerance = {5e-5, 2e-2},
+     .workspace = WorkspaceUse::most,
+     .emulated = emulated_runs(
+         []<Emulated emulated>(const KernelCall& call) { emulate_loss_grad<emulated>(call); })},
+};
+
+}  // namespace
+
+extern constinit const OpRecord linear_cross_entropy_record{kOps, small, large, real};
+
+}  // namespace longshore::models
