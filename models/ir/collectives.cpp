@@ -27,12 +27,12 @@ const Type& divided(const std::any& attrs, std::span<const Type> in, const char*
 Types infer_all_gather(const std::any& attrs, std::span<const Type> in) {
   const Type& x = one_value(in, "all_gather");
   expect(x.shape.rank() > 0, "all_gather", "expected a value with a dimension");
-  return {{x.shape.with_front(x.shape[0] * ranks(attrs)), x.dtype}};
+  return {{x.shape.with(0, x.shape[0] * ranks(attrs)), x.dtype}};
 }
 
 Types infer_reduce_scatter(const std::any& attrs, std::span<const Type> in) {
   const Type& x = divided(attrs, in, "reduce_scatter");
-  return {{x.shape.with_front(x.shape[0] / ranks(attrs)), x.dtype}};
+  return {{x.shape.with(0, x.shape[0] / ranks(attrs)), x.dtype}};
 }
 
 Types infer_all_reduce(const std::any&, std::span<const Type> in) {

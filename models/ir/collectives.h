@@ -9,13 +9,10 @@
 
 #include <cstdint>
 
+#include "models/ir/axis.h"
 #include "models/ir/trace.h"
 
 namespace longshore::models {
-
-enum class Axis : uint8_t { data, fsdp };
-
-const char* name(Axis axis);
 
 // The devices among which an op exchanges values: the attributes of these ops.
 struct Collective {

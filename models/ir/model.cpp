@@ -281,8 +281,9 @@ ParameterCount count_parameters(const Model& model) {
       for (ValueId id : program.inputs_from(Source::weight)) {
         const Value& value = program[id];
         if (!seen.insert(weight_name(stage, static_cast<int>(layer), value)).second) continue;
-        count.all += value.type.shape.count();
-        if (value.weight->trainable == Trainable::yes) count.trainable += value.type.shape.count();
+        const int64_t elements = tensor_shape(value.type.shape, value.weight->split).count();
+        count.all += elements;
+        if (value.weight->trainable == Trainable::yes) count.trainable += elements;
       }
     }
   return count;

@@ -147,6 +147,7 @@ std::string text(const Program& program) {
     result += std::string("  ") + kSources[static_cast<int>(value.source)] + " " + value.name +
               ": " + text(value.type);
     if (value.weight && value.weight->trainable == Trainable::no) result += " frozen";
+    if (value.weight && value.weight->split) result += " " + text(*value.weight->split);
     result += "\n";
   }
   for (const Node& node : program.nodes) result += "  " + text(program, node) + "\n";

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "models/ir/op.h"
+#include "models/ir/split.h"
 #include "models/ir/types.h"
 
 namespace longshore::models {
@@ -50,10 +51,13 @@ struct Init {
   double scale = 0;  // normal: standard deviation; uniform: the largest magnitude
 };
 
+// Of a weight that is split, a program's value is this device's part. Names, first values and
+// checkpoints are of the whole tensor.
 struct Weight {
   Trainable trainable = Trainable::yes;
   Decay decay = Decay::yes;
   Init init;
+  std::optional<Split> split = {};
 };
 
 // What a batch input holds in a row that there is nothing for: the value at each position, or where

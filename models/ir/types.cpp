@@ -61,9 +61,9 @@ Shape Shape::with_back(int64_t size) const {
   return shape;
 }
 
-Shape Shape::with_front(int64_t size) const {
+Shape Shape::with(int dimension, int64_t size) const {
   Shape shape = *this;
-  shape.sizes_[0] = size;
+  shape.sizes_[dimension] = size;
   return shape;
 }
 

@@ -26,11 +26,11 @@ class Shape {
   int rank() const { return rank_; }
   int64_t operator[](int dimension) const { return sizes_[dimension]; }
   int64_t back() const { return sizes_[rank_ - 1]; }
-  int64_t count() const;                 // number of elements; 1 for a scalar
-  int64_t rows() const;                  // count() / back(): the matrix that rank >= 1 flattens to
-  Shape with_back(int64_t size) const;   // the same shape with another last dimension
-  Shape with_front(int64_t size) const;  // ... with another first one
-  std::vector<int64_t> sizes() const;    // as files and other libraries have them
+  int64_t count() const;                // number of elements; 1 for a scalar
+  int64_t rows() const;                 // count() / back(): the matrix that rank >= 1 flattens to
+  Shape with_back(int64_t size) const;  // the same shape with another last dimension
+  Shape with(int dimension, int64_t size) const;  // ... with another size of that one
+  std::vector<int64_t> sizes() const;             // as files and other libraries have them
   bool operator==(const Shape&) const = default;
 
  private:

@@ -77,24 +77,17 @@ class LayoutBuilder {
     const models::Program& program = stage.program(layer);
     const std::string name =
         stage.is_scan() ? stage.name + "." + std::to_string(layer) : stage.name;
-    std::vector<Bucket> buckets;  // one for each optimizer, then that of what is frozen
-    for (size_t i = 0; i < std::max<size_t>(options_.optimizers.size(), 1); ++i)
-      buckets.push_back({.name = i == 0 ? name : name + ".optimizer_" + std::to_string(i),
-                         .trainable = Trainable::yes,
-                         .optimizer = static_cast<int>(i),
-                         .states = options_.optimizers.empty() ? std::vector<State>{}
-                                                               : options_.optimizers[i].states,
-                         .parameters = {}});
-    buckets.push_back(
-        {.name = name + ".frozen", .trainable = Trainable::no, .states = {}, .parameters = {}});
+    std::vector<Bucket> buckets;
+    add_buckets(name, std::nullopt, buckets);
+    add_buckets(name + ".split_over_data", models::Axis::data, buckets);
     for (Bucket& bucket : buckets) bucket.homes = options_.homes_of(stage.name);
     for (models::ValueId id : program.inputs_from(Source::weight)) {
       const models::Value& weight = program[id];
       const std::string full_name = models::weight_name(stage, layer, weight);
       if (is_known(full_name, weight.type)) continue;
-      const Parameter parameter{full_name, weight.type, *weight.weight};
-      add(parameter, weight.weight->trainable == Trainable::no ? buckets.back()
-                                                               : buckets[optimizer_of(parameter)]);
+      Parameter parameter{full_name, weight.type, *weight.weight};
+      check_split(parameter);
+      add(parameter, bucket_for(parameter, buckets));
     }
     for (Bucket& bucket : buckets)
       if (!bucket.parameters.empty()) place(std::move(bucket));
@@ -103,6 +96,44 @@ class LayoutBuilder {
   ParameterLayout finish() { return std::move(layout_); }
 
  private:
+  // One for each optimizer, then that of what is frozen.
+  void add_buckets(const std::string& name, std::optional<models::Axis> split,
+                   std::vector<Bucket>& buckets) const {
+    for (size_t i = 0; i < std::max<size_t>(options_.optimizers.size(), 1); ++i)
+      buckets.push_back({.name = i == 0 ? name : name + ".optimizer_" + std::to_string(i),
+                         .trainable = Trainable::yes,
+                         .optimizer = static_cast<int>(i),
+                         .split = split,
+                         .states = options_.optimizers.empty() ? std::vector<State>{}
+                                                               : options_.optimizers[i].states,
+                         .parameters = {}});
+    buckets.push_back({.name = name + ".frozen",
+                       .trainable = Trainable::no,
+                       .split = split,
+                       .states = {},
+                       .parameters = {}});
+  }
+
+  // In one part, it is not split.
+  void check_split(Parameter& parameter) const {
+    std::optional<models::Split>& split = parameter.weight.split;
+    if (!split) return;
+    if (split->axis == models::Axis::fsdp || split->parts != options_.mesh.along(split->axis).size)
+      throw InternalError(model_.name + ": " + parameter.name + " is " + text(*split) +
+                          ", expected as many as the mesh has along an axis other than fsdp");
+    if (split->parts == 1) split.reset();
+  }
+
+  Bucket& bucket_for(const Parameter& parameter, std::vector<Bucket>& buckets) const {
+    const Trainable trainable = parameter.weight.trainable;
+    const auto optimizer =
+        trainable == Trainable::yes ? static_cast<int>(optimizer_of(parameter)) : 0;
+    return *std::ranges::find_if(buckets, [&](const Bucket& one) {
+      return one.split.has_value() == parameter.weight.split.has_value() &&
+             one.trainable == trainable && one.optimizer == optimizer;
+    });
+  }
+
   // Whether an earlier layer owns it.
   bool is_known(const std::string& full_name, const models::Type& type) const {
     const auto known = layout_.by_name.find(full_name);
@@ -129,6 +160,8 @@ class LayoutBuilder {
       throw InternalError(model_.name + ": " + parameter.name + " computes in " +
                           models::name(bucket.dtype) + " but is trained in " +
                           models::name(bucket.weight_dtype));
+    for (const State& state : bucket.states)
+      models::SplitRuns(parameter.type.shape, parameter.weight.split, state.block);  // or it throws
     bucket.parameters.push_back(parameter);
   }
 
@@ -144,7 +177,7 @@ class LayoutBuilder {
       layout_.by_name[parameter.name] = {static_cast<int>(layout_.buckets.size()), p};
     }
     const auto& [replicas, shards] = options_.mesh;
-    const int64_t updaters = layout_.shard_optimizer_over_data ? replicas.size : 1;
+    const int64_t updaters = layout_.shard_optimizer_over_data && !bucket.split ? replicas.size : 1;
     bucket.count = round_up(bucket.count, kParameterAlignment * shards.size * updaters);
     bucket.held.count = bucket.count / shards.size;
     bucket.held.first = bucket.held.count * shards.rank;
@@ -191,8 +224,15 @@ ParameterLayout lay_out(const models::Model& model, const LayoutOptions& options
 ParameterLayout whole(ParameterLayout layout) {
   layout.mesh = {};
   layout.shard_optimizer_over_data = false;
-  for (Bucket& bucket : layout.buckets) bucket.held = bucket.updated = {0, bucket.count};
+  for (Bucket& bucket : layout.buckets) {
+    const int64_t parts = bucket.split ? bucket.parameters[0].weight.split->parts : 1;
+    bucket.held = bucket.updated = {0, bucket.count * parts};
+  }
   return layout;
+}
+
+int64_t place(const Bucket& bucket, const Parameter& parameter, const models::SplitRun& run) {
+  return run.part * bucket.count + parameter.offset + run.in_part;
 }
 
 ElementRange common(const ElementRange& a, const ElementRange& b) {

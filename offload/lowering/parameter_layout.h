@@ -7,9 +7,12 @@
 // train together along the mesh's axis fsdp, each holds an equal part of every copy, and the
 // compute weights of a bucket are gathered when a layer reads them. Along its axis data all hold
 // the same compute weights; the copies that only the optimizer reads may be divided there again.
+// Parameters that are split along an axis (models::Split) have buckets of their own, which differ
+// from device to device along it.
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -87,10 +90,13 @@ struct LayoutOptions {
 };
 
 struct Parameter {
-  std::string name;  // full, as in a checkpoint
-  models::Type type;
+  std::string name;   // full, as in a checkpoint
+  models::Type type;  // of its part, if it is split
   models::Weight weight;
   int64_t offset = 0;  // elements from the bucket's start
+
+  // As checkpoints have it.
+  models::Shape tensor_shape() const { return models::tensor_shape(type.shape, weight.split); }
 };
 
 // A part of a bucket without gaps, all of it decayed or none of it.
@@ -100,15 +106,16 @@ struct DecayRange {
 };
 
 struct Bucket {
-  std::string name;  // "decoder.3", "decoder.3.frozen", "decoder.3.optimizer_1"
+  std::string name;  // "decoder.3", "decoder.3.optimizer_1", "decoder.3.split_over_data.frozen"
   models::Trainable trainable = models::Trainable::yes;
   models::Dtype dtype = models::Dtype::float32;         // of the compute weights
   models::Dtype weight_dtype = models::Dtype::float32;  // of the weights that are trained
   int optimizer = 0;                                    // its place in LayoutOptions::optimizers
+  std::optional<models::Axis> split;                    // along which its parameters are split
   std::vector<State> states;                            // that it keeps
   std::vector<Parameter> parameters;                    // decayed ones first
   Homes homes = {};
-  int64_t count = 0;     // elements, gaps included
+  int64_t count = 0;     // elements, gaps included; of one part, if it is split
   ElementRange held;     // what this device has of the compute weights
   ElementRange updated;  // what of that it updates: all, or its share among the replicas
 
@@ -143,12 +150,16 @@ struct ParameterLayout {
   }
 };
 
-// Throws InternalError when compute weights are wider than the weights that are trained, and when
-// there are optimizers, but none for a parameter.
+// Throws InternalError when compute weights are wider than the weights that are trained, when there
+// are optimizers, but none for a parameter, and when a parameter is not split over all devices of
+// an axis, or over fsdp, which divides buckets, or so that parts would share blocks of a state.
 ParameterLayout lay_out(const models::Model& model, const LayoutOptions& options = {});
 
-// The same with everything held by one device.
+// The same with everything held by one device: of what is split, one part's bucket after the other.
 ParameterLayout whole(ParameterLayout layout);
+
+// Where elements of a parameter are that follow each other, in a layout that is whole().
+int64_t place(const Bucket& bucket, const Parameter& parameter, const models::SplitRun& run);
 
 // What both ranges have.
 ElementRange common(const ElementRange& a, const ElementRange& b);

@@ -166,6 +166,12 @@ bool PassOperands::continue_reduction(int bucket, MicroBatch micro_batch, const 
 bool PassOperands::reduce_over_data(int bucket, const Operand& sum, MicroBatch micro_batch,
                                     const Scope& scope) {
   if (!ends_step(micro_batch) || layout_.mesh.data.size == 1) return false;
+  if (layout_.buckets[bucket].split == Axis::data) {
+    // This device alone has the part, and its gradient is whole; accumulated() may be elsewhere.
+    if (layout_.shard_optimizer_over_data)
+      builder_.move(Lane::compute, sum, held(bucket, Copy::gradient), scope);
+    return false;
+  }
   const Collective replicas = along(layout_.mesh, Axis::data);
   if (layout_.shard_optimizer_over_data)
     builder_.collective(models::reduce_scatter_op, replicas, sum, held(bucket, Copy::gradient),

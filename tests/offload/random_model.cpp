@@ -138,6 +138,18 @@ class ProgramWriter {
                      weight_of({Init::Kind::normal, 0.2}));
   }
 
+  // Whether weights are to be split among devices.
+  bool splits() { return s_.among && s_.among->axis == models::Axis::data && random_.one_in(2); }
+
+  // This device's part of a matrix [out,in].
+  Var part_of_matrix(int64_t out, int64_t in, int dimension) {
+    models::Weight weight = weight_of({Init::Kind::normal, 0.2});
+    weight.split = {{.axis = s_.among->axis, .dimension = dimension, .parts = s_.among->ranks}};
+    const models::Shape whole{out, in};
+    return t_.weight(weight_name(),
+                     {whole.with(dimension, whole[dimension] / s_.among->ranks), s_.dtype}, weight);
+  }
+
   Var vector() {
     return t_.weight(weight_name(), {{s_.width}, s_.dtype}, weight_of({Init::Kind::ones}));
   }
@@ -153,8 +165,9 @@ class ProgramWriter {
       }
       if (!square_.empty() && random_.one_in(4)) return random_.one_of(square_);
     }
-    Var weight =
-        t_.weight(weight_name(), {{out, in}, s_.dtype}, weight_of({Init::Kind::normal, 0.2}));
+    Var weight = splits() ? all_gather(part_of_matrix(out, in, 0), *s_.among)
+                          : t_.weight(weight_name(), {{out, in}, s_.dtype},
+                                      weight_of({Init::Kind::normal, 0.2}));
     if (out == in) square_.push_back(weight);
     return weight;
   }
@@ -181,6 +194,7 @@ class ProgramWriter {
         return norm(any());
       case 4: {
         Var x = norm(any());  // or products of products grow without bound
+        if (splits()) return split_mlp(x);
         Var gate = may_label(models::linear(x, matrix(s_.mlp_width, s_.width)));
         Var up = may_label(models::linear(x, matrix(s_.mlp_width, s_.width)));
         return models::linear(models::swiglu(gate, up), matrix(s_.width, s_.mlp_width));
@@ -200,6 +214,13 @@ class ProgramWriter {
       default:
         return models::add_bias(any(), vector());
     }
+  }
+
+  // Each device has a part of the inner values, of its own rows.
+  Var split_mlp(Var x) {
+    Var gate = may_label(models::linear(x, part_of_matrix(s_.mlp_width, s_.width, 0)));
+    Var up = may_label(models::linear(x, part_of_matrix(s_.mlp_width, s_.width, 0)));
+    return models::linear(models::swiglu(gate, up), part_of_matrix(s_.width, s_.mlp_width, 1));
   }
 
   Var exchange(Var x) {

@@ -1,8 +1,9 @@
 // Random models: stages that feed each other at random, of layers that nobody would train but that
 // the language of programs allows. Values are read several times or not at all, weights are frozen,
 // shared by nodes or tied across stages, labels and losses are anywhere, a layer may pass on what
-// it was given, give values to later layers or exchange them with other devices. Whatever the
-// passes take for granted about models goes wrong with some of them.
+// it was given, give values to later layers or exchange them with other devices, among which
+// weights may be split. Whatever the passes take for granted about models goes wrong with some of
+// them.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,7 @@ struct RandomModelSizes {
   int64_t head_dim = 8;
   int64_t vocabulary = 29;
   models::Dtype dtype = models::Dtype::float32;
-  std::optional<models::Collective> among = {};  // devices that exchange activations, two at most
+  std::optional<models::Collective> among = {};  // devices that exchange values, two at most
 };
 
 inline constexpr double kRandomNormEpsilon = 1e-3, kRandomScale = 0.5, kRandomCap = 5,

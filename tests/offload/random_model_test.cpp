@@ -99,9 +99,13 @@ Losses plain_losses(const models::Model& model, const Tensors& weights,
       for (models::ValueId id : program.inputs_from(models::Source::batch))
         for (const Tensors& batch : batches)
           values[program[id].name].push_back(batch.at(program[id].name));
-      for (models::ValueId id : program.inputs_from(models::Source::weight))
-        values[program[id].name] =
-            OfRanks(ranks, weights.at(models::weight_name(stage, layer, program[id])));
+      for (models::ValueId id : program.inputs_from(models::Source::weight)) {
+        const at::Tensor& whole = weights.at(models::weight_name(stage, layer, program[id]));
+        const std::optional<models::Split>& split = program[id].weight->split;
+        for (size_t rank = 0; rank < ranks; ++rank)
+          values[program[id].name].push_back(
+              split ? whole.chunk(split->parts, split->dimension)[rank] : whole);
+      }
       const std::vector<models::ValueId> fed = program.inputs_from(models::Source::input);
       for (size_t i = 0; i < fed.size(); ++i)
         values[program[fed[i]].name] = i == 0 && layer > 0
@@ -146,14 +150,15 @@ struct PlainPass {
 
 // Weights start as those of run_pass(). Gradients are those of the losses, each times its factor.
 PlainPass plain_pass(const models::Model& model, const std::vector<data::Batch>& batches,
-                     at::ScalarType dtype, double of_loss = 1, double of_auxiliary_loss = 1) {
+                     at::ScalarType dtype, double of_loss = 1, double of_auxiliary_loss = 1,
+                     const DeviceMesh& mesh = {}) {
   auto ids = [](const std::vector<int32_t>& values) {
     return ids_tensor(values, kSizes.batch, kSizes.length);
   };
   std::vector<Tensors> of_ranks;
   for (const data::Batch& batch : batches)
     of_ranks.push_back({{"tokens", ids(batch["tokens"])}, {"targets", ids(batch["targets"])}});
-  Tensors leaves = models::as_leaves(initial_tensors(model, dtype));
+  Tensors leaves = models::as_leaves(initial_tensors(model, dtype, mesh));
   Losses losses = plain_losses(model, leaves, of_ranks);
   std::vector<at::Tensor> outputs, cotangents;
   for (const auto& [loss, factor] :
@@ -215,7 +220,8 @@ double norm(const models::Model& model, const Tensors& gradients) {
   return std::sqrt(squares);
 }
 
-// Two devices along an axis, and a random model whose activations they exchange.
+// Two devices along an axis, and a random model whose activations they exchange; along data some
+// weights are split among them.
 struct Exchange {
   DeviceMesh mesh;
   RandomModelSizes sizes;
@@ -227,24 +233,35 @@ struct Exchange {
   }
 };
 
+// Weights that train, and of which devices have parts.
+int splits(const models::Program& program) {
+  return static_cast<int>(std::ranges::count_if(program.values, [](const models::Value& value) {
+    return value.weight && value.weight->split && value.needs_gradient;
+  }));
+}
+
 TEST(RandomModels, ThatExchangeActivationsHaveAutogradsGradients) {
   auto source = data::synthetic_batches({kSizes.batch, kSizes.length},
                                         static_cast<int32_t>(kSizes.vocabulary), kDataSeed);
   const std::vector<data::Batch> batches{source(0), source(1)};
   const double targets = static_cast<double>(batches[0].total_weights + batches[1].total_weights);
-  int exchanges = 0;
+  int exchanges = 0, split = 0;
   for (uint32_t seed = 0; seed < 60; ++seed) {
     SCOPED_TRACE(seed);
     const Exchange exchange(seed, models::Dtype::float32);
     models::Model model = random_model(seed, exchange.sizes);
-    const PlainPass expected = plain_pass(model, batches, at::kDouble, 1 / targets, 0.5);
-    const PlainPass rounded = plain_pass(model, batches, at::kFloat, 1 / targets, 0.5);
+    const PlainPass expected =
+        plain_pass(model, batches, at::kDouble, 1 / targets, 0.5, exchange.mesh);
+    const PlainPass rounded =
+        plain_pass(model, batches, at::kFloat, 1 / targets, 0.5, exchange.mesh);
     const double rounding =
         std::abs(norm(model, expected.gradients) - norm(model, rounded.gradients));
     for (const models::Stage& stage : model.stages)
-      for (const models::Program& program : stage.programs)
+      for (const models::Program& program : stage.programs) {
         exchanges += static_cast<int>(std::ranges::count_if(
             program.nodes, [](const models::Node& n) { return models::is_collective(*n.op); }));
+        split += splits(program);
+      }
     const std::vector<Training> ranks =
         train_on(exchange.mesh, {.model = model, .unnamed_policy = keep_all(), .steps = 1});
     for (const Training& rank : ranks) {
@@ -255,6 +272,7 @@ TEST(RandomModels, ThatExchangeActivationsHaveAutogradsGradients) {
     }
   }
   EXPECT_GT(exchanges, 100);
+  EXPECT_GT(split, 20);
 }
 
 class RandomOptions {
@@ -262,6 +280,7 @@ class RandomOptions {
   RandomOptions(uint32_t seed, const models::Model& model, models::Dtype dtype)
       : random_(seed), is_bfloat16_(dtype == models::Dtype::bfloat16) {
     for (const models::Stage& stage : model.stages) {
+      for (const models::Program& program : stage.programs) has_split_ |= splits(program) > 0;
       stages_.push_back(stage.name);
       if (!stage.is_scan()) continue;
       const auto layers = static_cast<int>(stage.layers.size());
@@ -280,9 +299,11 @@ class RandomOptions {
         {models::adamw({.b1 = 0.9, .b2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1}),
          models::lion({.b1 = 0.9, .b2 = 0.99, .weight_decay = 0.1}),
          models::sgd({.momentum = 0.9, .weight_decay = 0.1, .nesterov = true})})};
-    options.layout.optimizers = states_of(
-        options.optimizers[0],
-        random_.one_of({models::Dtype::float32, models::Dtype::bfloat16, models::Dtype::uint8}));
+    options.layout.optimizers =
+        states_of(options.optimizers[0],
+                  has_split_ ? random_.one_of({models::Dtype::float32, models::Dtype::bfloat16})
+                             : random_.one_of({models::Dtype::float32, models::Dtype::bfloat16,
+                                               models::Dtype::uint8}));
     if (is_bfloat16_)
       options.layout.weight_dtype =
           random_.one_of({models::Dtype::float32, models::Dtype::bfloat16});
@@ -354,7 +375,7 @@ class RandomOptions {
   }
 
   Random random_;
-  bool is_bfloat16_;
+  bool is_bfloat16_, has_split_ = false;  // blocks of 8-bit states would be of several parts
   std::vector<std::string> stages_;
   std::vector<Scanned> scans_;
 };

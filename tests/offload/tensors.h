@@ -23,11 +23,12 @@ inline at::Tensor float_tensor(const std::vector<float>& values,
 }
 
 // The weights that run_pass() starts with, by their full names.
-inline models::Tensors initial_tensors(const models::Model& model, at::ScalarType dtype) {
+inline models::Tensors initial_tensors(const models::Model& model, at::ScalarType dtype,
+                                       const DeviceMesh& mesh = {}) {
   models::Tensors weights;
-  const ParameterLayout layout = lay_out(model);
+  const ParameterLayout layout = lay_out(model, {.mesh = mesh});
   for (const auto& [name, values] : initial_weights(layout)) {
-    const models::Shape& shape = layout.parameter(layout.by_name.at(name)).type.shape;
+    const models::Shape& shape = layout.parameter(layout.by_name.at(name)).tensor_shape();
     weights[name] = float_tensor(values, shape.sizes()).to(dtype);
   }
   return weights;

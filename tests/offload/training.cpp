@@ -225,20 +225,13 @@ PassResult run_pass(const PassInputs& inputs, const std::vector<data::Batch>& mi
 }
 
 std::map<std::string, std::vector<float>> initial_weights(const ParameterLayout& layout) {
-  auto backend = make_cpu_backend();
-  Ledger ledger;
-  Arguments arguments(*backend, ledger);
-  trainer::initialize(layout, kWeightSeed, arguments);
   std::map<std::string, std::vector<float>> weights;
-  for (const Bucket& bucket : layout.buckets) {
-    std::vector<float> values(static_cast<size_t>(bucket.count));
-    Copy copy = bucket.has(Copy::master) ? Copy::master : Copy::compute;
-    arguments.read(argument_name(bucket, copy), values.data(), bytes(bucket, copy));
+  for (const Bucket& bucket : layout.buckets)
     for (const Parameter& parameter : bucket.parameters) {
-      auto begin = values.begin() + parameter.offset;
-      weights[parameter.name] = {begin, begin + parameter.type.shape.count()};
+      std::vector<float>& values = weights[parameter.name];
+      values.resize(static_cast<size_t>(parameter.tensor_shape().count()));
+      trainer::initial_values(parameter, kWeightSeed, 0, values);
     }
-  }
   return weights;
 }
 

@@ -76,7 +76,7 @@ struct PassInputs {
 
 PassResult run_pass(const PassInputs& inputs, const std::vector<data::Batch>& micro_batches);
 
-// The weights that initialize() gives: float32 before any rounding.
+// The tensors that initialize() gives: float32 before any rounding.
 std::map<std::string, std::vector<float>> initial_weights(const ParameterLayout& layout);
 
 // Adds what a toy's batch has beside tokens: patches and hints, the same for every step.

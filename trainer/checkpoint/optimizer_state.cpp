@@ -25,38 +25,46 @@ using offload::Copy;
 using offload::Parameter;
 using offload::ParameterLayout;
 
-// Where a tensor of the file lies.
-struct Part {
+// What an optimizer keeps of a parameter: a tensor of the file. Numbers count its values.
+struct StateTensor {
   SafetensorsInfo info;
   std::string argument;
-  int64_t offset_bytes = 0;              // in the bucket
-  int64_t held_begin = 0, held_end = 0;  // what of the bucket's copy this device has, in bytes
+  models::SplitRuns runs;
+  int64_t part = 0;                 // that this device has, where the parameter is split
+  int64_t offset = 0;               // in the bucket
+  int64_t bucket_count = 0;         // of the bucket's copy
+  offload::ElementRange held = {};  // what of that this device has
+
+  int64_t value_bytes() const { return data::size_bytes(info.dtype); }
 };
 
-std::map<std::string, Part> parts_of(const ParameterLayout& layout) {
-  std::map<std::string, Part> parts;
+std::map<std::string, StateTensor> state_tensors(const ParameterLayout& layout) {
+  std::map<std::string, StateTensor> tensors;
   for (const Bucket& bucket : layout.buckets) {
+    const int64_t part = bucket.split ? layout.mesh.along(*bucket.split).rank : 0;
     for (size_t i = 0; i < bucket.states.size(); ++i) {
       const Copy copy = offload::state_copy(i);
-      const auto bytes_of = [&](int64_t elements) {
-        return offload::elements(bucket, copy, elements) * models::size_bytes(dtype(bucket, copy));
+      const int64_t block = bucket.states[i].block;
+      const auto values = [&](int64_t elements) {
+        return offload::elements(bucket, copy, elements);
       };
       for (const Parameter& parameter : bucket.parameters) {
-        const models::Shape& shape = parameter.type.shape;
-        Part part{.info = {.name = parameter.name + "." + bucket.states[i].name,
-                           .dtype = file_dtype(dtype(bucket, copy)),
-                           .shape = bucket.states[i].block > 1 ? std::vector{offload::elements(
-                                                                     bucket, copy, shape.count())}
-                                                               : shape.sizes()},
-                  .argument = argument_name(bucket, copy),
-                  .offset_bytes = bytes_of(parameter.offset),
-                  .held_begin = bytes_of(bucket.part(copy).first),
-                  .held_end = bytes_of(bucket.part(copy).end())};
-        parts.emplace(part.info.name, std::move(part));
+        const models::Shape shape = parameter.tensor_shape();
+        StateTensor tensor{
+            .info = {.name = parameter.name + "." + bucket.states[i].name,
+                     .dtype = file_dtype(dtype(bucket, copy)),
+                     .shape = block > 1 ? std::vector{values(shape.count())} : shape.sizes()},
+            .argument = argument_name(bucket, copy),
+            .runs = {parameter.type.shape, parameter.weight.split, block},
+            .part = part,
+            .offset = values(parameter.offset),
+            .bucket_count = values(bucket.count),
+            .held = {values(bucket.part(copy).first), values(bucket.part(copy).count)}};
+        tensors.emplace(tensor.info.name, std::move(tensor));
       }
     }
   }
-  return parts;
+  return tensors;
 }
 
 std::string text(const SafetensorsInfo& info) {
@@ -66,16 +74,16 @@ std::string text(const SafetensorsInfo& info) {
 // What is read, checked and written at a time stays in the processor's cache.
 constexpr int64_t kPieceBytes = int64_t{4} << 20;
 
-void check(const data::SafetensorsFile& file, const std::map<std::string, Part>& parts) {
+void check(const data::SafetensorsFile& file, const std::map<std::string, StateTensor>& expected) {
   ProblemList problems;
-  for (const auto& [name, part] : parts) {
+  for (const auto& [name, tensor] : expected) {
     if (!file.contains(name))
       problems.add("missing " + name);
-    else if (const SafetensorsInfo& found = file.at(name); found != part.info)
-      problems.add(fmt::format("{} is {}, expected {}", name, text(found), text(part.info)));
+    else if (const SafetensorsInfo& found = file.at(name); found != tensor.info)
+      problems.add(fmt::format("{} is {}, expected {}", name, text(found), text(tensor.info)));
   }
   for (const data::SafetensorsTensor& tensor : file.tensors())
-    if (!parts.contains(tensor.name)) problems.add("not expected: " + excerpt(tensor.name));
+    if (!expected.contains(tensor.name)) problems.add("not expected: " + excerpt(tensor.name));
   if (!problems.empty())
     throw DataError(path_text(file.path()) + ": is not this model's:\n  " + problems.text());
 }
@@ -84,17 +92,21 @@ void check(const data::SafetensorsFile& file, const std::map<std::string, Part>&
 
 void write_optimizer_state(const std::filesystem::path& path, const ParameterLayout& layout,
                            const offload::ArgumentReader& arguments) {
-  const std::map<std::string, Part> parts = parts_of(layout);
+  const std::map<std::string, StateTensor> states = state_tensors(layout);
   std::vector<SafetensorsInfo> tensors;
-  for (const auto& [name, part] : parts) tensors.push_back(part.info);
+  for (const auto& [name, state] : states) tensors.push_back(state.info);
   tensors = data::sorted_as_safetensors(std::move(tensors));
   data::SafetensorsWriter writer(path, tensors);
   std::vector<std::byte> piece;
   for (const SafetensorsInfo& tensor : tensors) {
-    const Part& part = parts.at(tensor.name);
-    for_each_piece(tensor.bytes(), kPieceBytes, [&](int64_t first, int64_t bytes) {
-      piece.resize(static_cast<size_t>(bytes));
-      arguments.read_part(part.argument, part.offset_bytes + first, piece.data(), bytes);
+    const StateTensor& state = states.at(tensor.name);
+    const int64_t size = state.value_bytes();
+    for_each_piece(tensor.element_count(), kPieceBytes / size, [&](int64_t first, int64_t count) {
+      piece.resize(static_cast<size_t>(count * size));
+      for (const models::SplitRun& run : state.runs.of_tensor(first, count))
+        arguments.read_part(state.argument,
+                            (run.part * state.bucket_count + state.offset + run.in_part) * size,
+                            piece.data() + (run.in_tensor - first) * size, run.count * size);
       data::require_finite({tensor, piece});
       writer.append(tensor.name, piece);
     });
@@ -105,16 +117,18 @@ void write_optimizer_state(const std::filesystem::path& path, const ParameterLay
 void read_optimizer_state(const std::filesystem::path& path, const ParameterLayout& layout,
                           offload::Arguments& arguments) {
   const data::SafetensorsFile file(path);
-  const std::map<std::string, Part> parts = parts_of(layout);
-  check(file, parts);
-  for (const auto& [name, part] : parts) {
-    const std::span<const std::byte> data = file.at(name).data;
-    const int64_t begin = std::max(part.offset_bytes, part.held_begin),
-                  end = std::min(part.offset_bytes + std::ssize(data), part.held_end);
-    for_each_piece(end - begin, kPieceBytes, [&](int64_t first, int64_t bytes) {
-      arguments.write_part(part.argument, begin - part.held_begin + first,
-                           data.data() + (begin - part.offset_bytes) + first, bytes);
-    });
+  const std::map<std::string, StateTensor> states = state_tensors(layout);
+  check(file, states);
+  for (const auto& [name, state] : states) {
+    const std::byte* data = file.at(name).data.data();
+    const int64_t size = state.value_bytes();
+    const auto [first, held] = offload::common(state.held, {state.offset, state.runs.part_count()});
+    for (const models::SplitRun& run : state.runs.of_part(state.part, first - state.offset, held))
+      for_each_piece(run.count, kPieceBytes / size, [&](int64_t done, int64_t count) {
+        arguments.write_part(state.argument,
+                             (state.offset + run.in_part + done - state.held.first) * size,
+                             data + (run.in_tensor + done) * size, count * size);
+      });
   }
 }
 

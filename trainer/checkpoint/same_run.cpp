@@ -107,22 +107,26 @@ uint64_t mixed_sum(const std::string& bytes, uint64_t first_place) {
 // The mixed sum of what this process holds of a parameter. The total of all processes is the same
 // however elements are dealt out to them.
 uint64_t sum_of(const offload::Bucket& bucket, const offload::Parameter& parameter,
-                const offload::Arguments& arguments) {
+                const offload::DeviceMesh& mesh, const offload::Arguments& arguments) {
   // Enough for all processors; 64 MiB of memory at most.
   constexpr int64_t kPieceElements = int64_t{16} << 20;
   const int64_t size = models::size_bytes(bucket.dtype);
   const offload::ElementRange all =
       offload::common(bucket.held, {parameter.offset, parameter.type.shape.count()});
+  const std::optional<models::Split>& split = parameter.weight.split;
+  const int64_t part = split ? mesh.along(split->axis).rank : 0;
   uint64_t sum = 0;
   std::string bytes;
-  for_each_piece(all.count, kPieceElements, [&](int64_t done, int64_t count) {
-    const int64_t first = all.first + done;
-    bytes.resize(static_cast<size_t>(count * size));
-    arguments.read_part(argument_name(bucket, offload::Copy::compute),
-                        (first - bucket.held.first) * size, bytes.data(), count * size);
-    const auto place = static_cast<uint64_t>(first - parameter.offset);
-    sum += size == 2 ? mixed_sum<uint16_t>(bytes, place) : mixed_sum<uint32_t>(bytes, place);
-  });
+  for (const models::SplitRun& run : models::SplitRuns(parameter.type.shape, split)
+                                         .of_part(part, all.first - parameter.offset, all.count))
+    for_each_piece(run.count, kPieceElements, [&](int64_t done, int64_t count) {
+      const int64_t first = parameter.offset + run.in_part + done;
+      bytes.resize(static_cast<size_t>(count * size));
+      arguments.read_part(argument_name(bucket, offload::Copy::compute),
+                          (first - bucket.held.first) * size, bytes.data(), count * size);
+      const auto place = static_cast<uint64_t>(run.in_tensor + done);
+      sum += size == 2 ? mixed_sum<uint16_t>(bytes, place) : mixed_sum<uint32_t>(bytes, place);
+    });
   return sum;
 }
 
@@ -153,9 +157,10 @@ std::string frozen_weights_hash(const offload::ParameterLayout& layout,
   for (const auto& [name, location] : layout.by_name) {
     const offload::Bucket& bucket = layout.bucket(location);
     if (bucket.trainable == models::Trainable::yes) continue;
-    const bool is_first_replica = layout.mesh.data.rank == 0;
-    const uint64_t held =
-        is_first_replica ? sum_of(bucket, layout.parameter(location), arguments) : uint64_t{0};
+    const bool is_counted = bucket.split == models::Axis::data || layout.mesh.data.rank == 0;
+    const uint64_t held = is_counted
+                              ? sum_of(bucket, layout.parameter(location), layout.mesh, arguments)
+                              : uint64_t{0};
     uint64_t sum = 0;
     for (const std::string& text : world.gather(std::to_string(held))) {
       const std::optional<uint64_t> part = integer<uint64_t>(text);

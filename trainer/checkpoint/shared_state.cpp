@@ -17,24 +17,28 @@ struct Question {
 };
 constexpr int64_t kEnough = -1;
 
-// How many of the mesh's processes, from the first one on, are asked: those along fsdp have one of
-// everything, unless replicas have parts too.
-int64_t givers_of(const offload::ParameterLayout& layout) {
-  return layout.shard_optimizer_over_data ? layout.mesh.devices() : layout.mesh.fsdp.size;
+// The processes that are asked.
+std::set<int64_t> givers_of(const std::vector<SavedArgument>& arguments) {
+  std::set<int64_t> givers;
+  for (const SavedArgument& one : arguments) givers.insert(one.holders.begin(), one.holders.end());
+  givers.erase(0);
+  return givers;
 }
 
 }  // namespace
 
 SharedState::SharedState(const offload::ParameterLayout& held, const offload::ArgumentReader& mine,
                          World& world)
-    : mine_(mine), world_(world), mesh_(held.mesh), givers_(givers_of(held)) {
+    : mine_(mine), world_(world) {
+  const std::vector<SavedArgument> arguments = saved_arguments(held);
+  givers_ = givers_of(arguments);
   int64_t number = 0;
-  for (const SavedArgument& one : saved_arguments(held))
-    arguments_[one.name] = {number++, one.bytes, one.replicas};
+  for (const SavedArgument& one : arguments)
+    arguments_[one.name] = {number++, one.bytes, one.holders};
 }
 
 SharedState::~SharedState() {
-  for (int64_t holder = 1; holder < givers_; ++holder) try {
+  for (const int64_t holder : givers_) try {
       const Question enough{.number = kEnough};
       world_.send(holder, std::as_bytes(std::span(&enough, 1)));
     } catch (const std::exception&) {
@@ -44,13 +48,10 @@ SharedState::~SharedState() {
 
 void SharedState::read_part(const std::string& name, int64_t offset, void* to,
                             int64_t bytes) const {
-  const auto [number, bytes_held, replicas] = arguments_.at(name);
+  const auto& [number, bytes_held, holders] = arguments_.at(name);
   std::span<std::byte> rest(static_cast<std::byte*>(to), static_cast<size_t>(bytes));
   while (!rest.empty()) {
-    // Shards follow each other along fsdp, and within one the parts of its replicas.
-    const int64_t part_number = offset / bytes_held, first = offset % bytes_held;
-    const int64_t holder =
-        part_number % replicas * mesh_.fsdp.size + part_number / replicas;  // DeviceMesh::rank
+    const int64_t holder = holders.at(offset / bytes_held), first = offset % bytes_held;
     const std::span<std::byte> part =
         rest.first(static_cast<size_t>(std::min(std::ssize(rest), bytes_held - first)));
     if (holder == 0)
@@ -72,8 +73,8 @@ void SharedState::ask(int64_t holder, int64_t number, int64_t offset,
 
 void give_state(const offload::ParameterLayout& held, const offload::ArgumentReader& mine,
                 World& world) {
-  if (world.rank() >= givers_of(held)) return;
   const std::vector<SavedArgument> arguments = saved_arguments(held);
+  if (!givers_of(arguments).contains(world.rank())) return;
   std::vector<std::byte> answer;
   for (Question question;;) {
     world.receive(0, std::as_writable_bytes(std::span(&question, 1)));

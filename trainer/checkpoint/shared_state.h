@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "offload/execution/arguments.h"
 #include "offload/lowering/parameter_layout.h"
@@ -28,15 +30,15 @@ class SharedState : public offload::ArgumentReader {
 
  private:
   struct Argument {
-    int64_t number = 0, bytes_held = 0, replicas = 1;
+    int64_t number = 0, bytes_held = 0;
+    std::vector<int64_t> holders;
   };
 
   void ask(int64_t holder, int64_t number, int64_t offset, std::span<std::byte> to) const;
 
   const offload::ArgumentReader& mine_;
   World& world_;
-  offload::DeviceMesh mesh_;
-  int64_t givers_;  // the first processes of the mesh
+  std::set<int64_t> givers_;
   std::map<std::string, Argument> arguments_;
   mutable std::mutex mutex_;  // of questions and their answers
 };

@@ -42,24 +42,39 @@ offload::ElementRange held_part(const offload::Bucket& bucket, int parameter) {
   return common(bucket.updated, {p.offset, p.type.shape.count()});
 }
 
+[[noreturn]] void throw_nothing_trained() {
+  throw ConfigError(
+      "this device would hold no parameter that is trained; expected fewer devices "
+      "along fsdp, or more that is trained");
+}
+
 }  // namespace
 
 GradientNorm::GradientNorm(offload::PassOperands& operands, PlanBuilder& builder)
     : operands_(operands), builder_(builder) {
-  const std::vector<offload::Bucket>& buckets = operands.layout().buckets;
-  for (int bucket = 0; bucket < std::ssize(buckets); ++bucket) {
-    if (buckets[bucket].trainable == models::Trainable::no) continue;
-    for (int p = 0; p < std::ssize(buckets[bucket].parameters); ++p)
-      if (held_part(buckets[bucket], p).count > 0)
-        index_.try_emplace({bucket, p}, static_cast<int>(index_.size()));
-  }
-  if (index_.empty())
-    throw ConfigError(
-        "this device would hold no parameter that is trained; expected fewer devices "
-        "along fsdp, or more that is trained");
+  index(false, operands.layout().shard_optimizer_over_data);
+  index(true, true);
+  if (groups_.empty()) throw_nothing_trained();
   square_sums_ = builder.temporary(
       "square_sums", models::Type{{static_cast<int64_t>(index_.size())}, Dtype::float64},
       MemoryKind::device, Category::batch);
+}
+
+void GradientNorm::index(bool split, bool over_data) {
+  const std::vector<offload::Bucket>& buckets = operands_.layout().buckets;
+  Group group{.first = static_cast<int>(index_.size()), .over_data = over_data};
+  bool is_empty = true;
+  for (int bucket = 0; bucket < std::ssize(buckets); ++bucket) {
+    if (buckets[bucket].trainable == models::Trainable::no) continue;
+    if (buckets[bucket].split.has_value() != split) continue;
+    is_empty = false;
+    for (int p = 0; p < std::ssize(buckets[bucket].parameters); ++p)
+      if (held_part(buckets[bucket], p).count > 0)
+        index_.try_emplace({bucket, p}, group.first + group.count++);
+  }
+  if (is_empty) return;
+  if (group.count == 0) throw_nothing_trained();
+  groups_.push_back(group);
 }
 
 void GradientNorm::on_parameter_gradient(const offload::ParameterLayout::Location& location,
@@ -94,23 +109,35 @@ void GradientNorm::add_square_sum(const Operand& gradient, int bucket, int param
   builder_.run(square_sum_program(gradient.type.shape.count()), bindings, scope);
 }
 
+Operand GradientNorm::over_devices(const offload::Scope& scope) {
+  const offload::ParameterLayout& layout = operands_.layout();
+  const bool has_others = layout.is_sharded() || std::ranges::any_of(groups_, &Group::over_data);
+  if (!has_others) return square_sums_;
+  const Operand sums =
+      builder_.temporary("square_sum", models::Type{{std::ssize(groups_)}, Dtype::float64},
+                         MemoryKind::device, Category::batch);
+  const int64_t size = models::size_bytes(Dtype::float64);
+  for (int i = 0; i < std::ssize(groups_); ++i) {
+    const auto [first, count, over_data] = groups_[i];
+    const Operand sum{sums.buffer, sums.offset + i * size, {{1}, Dtype::float64}};
+    PlanBuilder::Bindings bindings{
+        Operand{square_sums_.buffer, square_sums_.offset + first * size, {{count}, Dtype::float64}},
+        sum};
+    builder_.run(sum_program(count), bindings, scope);
+    auto add_up = [&](offload::Axis axis) {
+      builder_.collective(models::all_reduce_op, along(layout.mesh, axis), sum, sum, scope);
+    };
+    if (layout.is_sharded()) add_up(offload::Axis::fsdp);
+    if (over_data) add_up(offload::Axis::data);
+  }
+  return sums;
+}
+
 void GradientNorm::finish(double threshold, const Operand& factor) {
   offload::Scope scope{"norm", 0, offload::Phase::optimizer};
   Operand norm =
       builder_.argument(kGradientNorm, models::Type{}, MemoryKind::device, Category::batch);
-  Operand sums = square_sums_;
-  const offload::ParameterLayout& layout = operands_.layout();
-  if (layout.is_sharded() || layout.shard_optimizer_over_data) {
-    sums = builder_.temporary("square_sum", models::Type{{1}, Dtype::float64}, MemoryKind::device,
-                              Category::batch);
-    PlanBuilder::Bindings bindings{square_sums_, sums};
-    builder_.run(sum_program(square_sums_.type.shape.count()), bindings, scope);
-    auto add_up = [&](offload::Axis axis) {
-      builder_.collective(models::all_reduce_op, along(layout.mesh, axis), sums, sums, scope);
-    };
-    if (layout.is_sharded()) add_up(offload::Axis::fsdp);
-    if (layout.shard_optimizer_over_data) add_up(offload::Axis::data);
-  }
+  const Operand sums = over_devices(scope);
   bool on_host = factor && builder_.kind(factor) == MemoryKind::pinned_host;
   PlanBuilder::Bindings bindings{sums, on_host ? Operand{} : factor, norm};
   builder_.run(clip_program(threshold, sums.type.shape.count()), bindings, scope);

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <map>
+#include <utility>
+#include <vector>
 
 #include "offload/lowering/pass_operands.h"
 
@@ -33,8 +35,19 @@ class GradientNorm {
 
   offload::PassOperands& operands_;
   offload::PlanBuilder& builder_;
+  // Square sums that devices along the same axes have parts of.
+  struct Group {
+    int first = 0, count = 0;
+    bool over_data = false;  // beside fsdp
+  };
+
+  void index(bool split, bool over_data);
+  // Their sums over devices, f64 [groups]; the square sums themselves where no device has others.
+  offload::Operand over_devices(const offload::Scope& scope);
+
   std::map<std::pair<int, int>, int>
       index_;                     // of a parameter's square sum, by bucket and parameter
+  std::vector<Group> groups_;     // at most two: what replicas have in common, and what is split
   offload::Operand square_sums_;  // f64 [trainable parameters of which some is held]
 };
 

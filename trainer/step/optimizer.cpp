@@ -177,7 +177,7 @@ void Update::run(int chunks) {
 }
 
 void Update::gather(int bucket) {
-  if (layout_.shard_optimizer_over_data)
+  if (layout_.shard_optimizer_over_data && !layout_.buckets[bucket].split)
     operands_.gather_updated(bucket, {"weights", bucket, offload::Phase::optimizer});
 }
 

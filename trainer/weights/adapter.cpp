@@ -131,7 +131,7 @@ Adapter::Adapter(const fs::path& folder, const offload::ParameterLayout& layout)
     : file_(tensor_file(folder)) {
   std::map<std::string, std::vector<int64_t>> expected;
   for (const Parameter* weight : adapter_weights(layout))
-    expected[peft_name(weight->name)] = weight->type.shape.sizes();
+    expected[peft_name(weight->name)] = weight->tensor_shape().sizes();
   try {
     check_adapter_tensors(file_.tensors(), expected);
   } catch (const DataError& error) {
@@ -163,7 +163,7 @@ void write_adapter(const fs::path& folder, const LoraConfig& config, const std::
     by_name[peft_name(weight->name)] = weight;
     tensors.push_back({.name = peft_name(weight->name),
                        .dtype = data::SafetensorsDtype::float32,
-                       .shape = weight->type.shape.sizes()});
+                       .shape = weight->tensor_shape().sizes()});
   }
   tensors = data::sorted_as_safetensors(std::move(tensors));
   data::SafetensorsWriter writer(folder / kTensorFile, tensors);

@@ -39,7 +39,7 @@ void export_parameters(const std::filesystem::path& to, const TrainedModel& trai
       if (!models::is_lora_weight(parameter.name))
         tensors.push_back({.name = parameter.name,
                            .dtype = file_dtype(dtype),
-                           .shape = parameter.type.shape.sizes()});
+                           .shape = parameter.tensor_shape().sizes()});
   auto append_data = [&](const data::SafetensorsInfo& info, data::SafetensorsWriter& writer) {
     const offload::Parameter& parameter = layout.parameter(layout.by_name.at(info.name));
     const bool trains =

@@ -34,7 +34,7 @@ bool is_copy_of_embeddings(const data::SafetensorsFolder& weights) {
 }
 
 bool fits(const Parameter& parameter, const data::SafetensorsTensor& tensor) {
-  return tensor.shape == parameter.type.shape.sizes();
+  return tensor.shape == parameter.tensor_shape().sizes();
 }
 
 }  // namespace

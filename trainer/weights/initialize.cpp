@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -66,13 +67,14 @@ std::vector<Piece> pieces(const Bucket& bucket) {
 // Values of pieces, in what a thread keeps for them.
 class PieceWriter {
  public:
-  PieceWriter(const FillParameter& fill, Copies copies, offload::Arguments& arguments)
-      : fill_(fill), copies_(copies), arguments_(arguments) {}
+  PieceWriter(const FillParameter& fill, const offload::DeviceMesh& mesh, Copies copies,
+              offload::Arguments& arguments)
+      : fill_(fill), mesh_(mesh), copies_(copies), arguments_(arguments) {}
 
   void write(const Bucket& bucket, const Piece& piece) {
     values_.resize(static_cast<size_t>(piece.count));
     if (piece.parameter)
-      fill_(*piece.parameter, piece.first - piece.parameter->offset, values_);
+      fill(*piece.parameter, piece.first - piece.parameter->offset);
     else
       std::ranges::fill(values_, 0.f);
     for (Copy copy : written_copies(bucket, copies_)) {
@@ -96,7 +98,19 @@ class PieceWriter {
   }
 
  private:
+  // With what this device's part has from element `first` on.
+  void fill(const Parameter& parameter, int64_t first) {
+    const std::optional<models::Split>& split = parameter.weight.split;
+    const int64_t part = split ? mesh_.along(split->axis).rank : 0;
+    for (const models::SplitRun& run :
+         models::SplitRuns(parameter.type.shape, split).of_part(part, first, std::ssize(values_)))
+      fill_(parameter, run.in_tensor,
+            std::span(values_).subspan(static_cast<size_t>(run.in_part - first),
+                                       static_cast<size_t>(run.count)));
+  }
+
   const FillParameter& fill_;
+  const offload::DeviceMesh& mesh_;
   Copies copies_;
   offload::Arguments& arguments_;
   std::vector<float> values_;
@@ -135,7 +149,7 @@ void write_parameters(const offload::ParameterLayout& layout, const FillParamete
   std::exception_ptr failure;
 #pragma omp parallel
   {
-    PieceWriter writer(fill, copies, arguments);
+    PieceWriter writer(fill, layout.mesh, copies, arguments);
 #pragma omp for schedule(dynamic)
     for (size_t i = 0; i < work.size(); ++i) try {
         writer.write(*work[i].first, work[i].second);

@@ -11,7 +11,8 @@
 
 namespace longshore::trainer {
 
-// Gives values of a parameter, from element `first` on. Called by several threads at once.
+// Gives values of a parameter, from the tensor's element `first` on. Called by several threads at
+// once.
 using FillParameter =
     std::function<void(const offload::Parameter&, int64_t first, std::span<float> values)>;
 

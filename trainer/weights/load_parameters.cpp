@@ -107,7 +107,7 @@ std::string load_weights(const WeightSources& from, const DecoderConfig& model,
   int64_t elements = 0;
   for (const offload::Bucket& bucket : layout.buckets)
     for (const Parameter& parameter : bucket.parameters)
-      if (!models::is_lora_weight(parameter.name)) elements += parameter.type.shape.count();
+      if (!models::is_lora_weight(parameter.name)) elements += parameter.tensor_shape().count();
   std::string text =
       fmt::format("weights: {}, {:.1f} M parameters", path_text(from.folder), elements / 1e6);
   if (odd != data::NonFinite{})

@@ -29,9 +29,19 @@ std::vector<float> read_weights(const offload::ParameterLayout& layout,
                                 offload::ElementRange part) {
   const offload::Bucket& bucket = layout.bucket(layout.by_name.at(parameter.name));
   const offload::Copy copy = weights_copy(bucket);
-  const models::Type type{{part.count}, dtype(bucket, copy)};
-  return read_floats(arguments, argument_name(bucket, copy), type,
-                     (parameter.offset + part.first) * models::size_bytes(type.dtype));
+  const models::Dtype dtype = offload::dtype(bucket, copy);
+  std::vector<float> values;
+  for (const models::SplitRun& run : models::SplitRuns(parameter.type.shape, parameter.weight.split)
+                                         .of_tensor(part.first, part.count)) {
+    std::vector<float> some =
+        read_floats(arguments, argument_name(bucket, copy), {{run.count}, dtype},
+                    place(bucket, parameter, run) * models::size_bytes(dtype));
+    if (values.empty())
+      values = std::move(some);
+    else
+      values.insert(values.end(), some.begin(), some.end());
+  }
+  return values;
 }
 
 }  // namespace longshore::trainer

@@ -18,7 +18,8 @@ inline constexpr int64_t kWeightPieceElements = int64_t{1} << 20;
 std::vector<float> read_floats(const offload::ArgumentReader& arguments, const std::string& name,
                                const models::Type& type, int64_t offset_bytes = 0);
 
-// Weights of a parameter, a part of its elements, from the master copy where there is one.
+// Weights of a parameter, a part of the tensor's elements, from the master copy where there is one.
+// `layout` is whole().
 std::vector<float> read_weights(const offload::ParameterLayout& layout,
                                 const offload::Parameter& parameter,
                                 const offload::ArgumentReader& arguments,

@@ -21,6 +21,19 @@ bool trains(const ParameterLayout& layout, bool lora) {
   });
 }
 
+// Parts of what is split follow each other, in each its shards along fsdp, and in a shard the parts
+// that replicas update.
+std::vector<int64_t> holders(const offload::DeviceMesh& mesh, const Bucket& bucket, Copy copy) {
+  const int64_t parts = bucket.split ? mesh.along(*bucket.split).size : 1,
+                replicas = bucket.held.count / bucket.part(copy).count;
+  std::vector<int64_t> ranks;
+  for (int64_t part = 0; part < parts; ++part)
+    for (int64_t shard = 0; shard < mesh.fsdp.size; ++shard)
+      for (int64_t replica = 0; replica < replicas; ++replica)
+        ranks.push_back((part + replica) * mesh.fsdp.size + shard);  // DeviceMesh::rank
+  return ranks;
+}
+
 }  // namespace
 
 bool saves_adapter(const ParameterLayout& layout) { return trains(layout, true); }
@@ -43,14 +56,15 @@ std::vector<SavedArgument> saved_arguments(const ParameterLayout& layout) {
   for (const Bucket& bucket : layout.buckets)
     for (Copy copy : saved_copies(layout, bucket))
       list.push_back({argument_name(bucket, copy), category(copy), bytes(bucket, copy),
-                      bucket.held.count / bucket.part(copy).count});
+                      holders(layout.mesh, bucket, copy)});
   return list;
 }
 
 std::vector<SavedArgument> given_arguments(const ParameterLayout& layout) {
   std::vector<SavedArgument> list = saved_arguments(layout);
-  if (layout.mesh.data.rank > 0)
-    std::erase_if(list, [](const SavedArgument& one) { return one.replicas == 1; });
+  std::erase_if(list, [&](const SavedArgument& one) {
+    return std::ranges::find(one.holders, layout.mesh.rank()) == one.holders.end();
+  });
   return list;
 }
 

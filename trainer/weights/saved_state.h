@@ -27,13 +27,14 @@ std::vector<offload::Copy> saved_copies(const offload::ParameterLayout& layout,
 struct SavedArgument {
   std::string name;
   offload::Category category;
-  int64_t bytes = 0;     // of the part that this device has
-  int64_t replicas = 1;  // along data, that have a part each; 1 where all have the same
+  int64_t bytes = 0;  // of the part that this device has
+  // Ranks of the devices whose parts, one after the other, are the argument of the layout that is
+  // whole(): of what several have alike, the first that has it.
+  std::vector<int64_t> holders = {};
 };
 std::vector<SavedArgument> saved_arguments(const offload::ParameterLayout& layout);
 
-// Of these, the ones that a checkpoint takes from this device: of what replicas have in common, the
-// first one's.
+// Of these, the ones that a checkpoint takes from this device.
 std::vector<SavedArgument> given_arguments(const offload::ParameterLayout& layout);
 
 // The host memory that writing takes besides, of the process that writes. Two files are written at
