@@ -45,7 +45,9 @@ struct Entry {
 };
 
 int64_t device_bytes(const Config& config, const offload::Hardware& hardware) {
-  return plan_chosen_policy({config, kTarget, hardware}).memory[MemoryKind::device].peak_bytes;
+  return trainer::plan_chosen_policy({config, kTarget, hardware})
+      .memory[MemoryKind::device]
+      .peak_bytes;
 }
 
 Config random_config(Config config, std::mt19937& random) {
@@ -69,7 +71,7 @@ Config random_config(Config config, std::mt19937& random) {
 std::vector<Entry> entries(const Config& config, const offload::Hardware& hardware, int random,
                            std::mt19937& generator) {
   std::vector<Entry> list;
-  trainer::AutoChoice choice = choose_policy({config, kTarget});
+  trainer::AutoChoice choice = trainer::choose_policy({config, kTarget});
   std::set<std::string> seen;
   for (const trainer::SimulatedPlan& simulated : choice.plans) {
     bool is_choice = list.empty();
@@ -81,7 +83,7 @@ std::vector<Entry> entries(const Config& config, const offload::Hardware& hardwa
   }
   for (int tries = 0; random > 0 && tries < 10000; ++tries) try {
       Config one = random_config(config, generator);
-      trainer::PolicyPlan plan = plan_chosen_policy({one, kTarget, hardware});
+      trainer::PolicyPlan plan = trainer::plan_chosen_policy({one, kTarget, hardware});
       if (!plan.room.fits()) continue;
       list.push_back({"random: " + summary(one), one, plan.estimate->step_seconds});
       --random;

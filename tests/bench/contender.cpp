@@ -11,7 +11,7 @@
 namespace longshore::bench {
 
 Contender::Contender(const trainer::Config& config, offload::Backend& backend)
-    : plans_(plan_training({config, backend.target()})),
+    : plans_(trainer::plan_training({config, backend.target()})),
       session_(plans_, backend, first_values(config, plans_, backend.target())) {
   data::BatchSource source =
       data::synthetic_batches({config.per_device_batch_size, config.max_target_length},

@@ -47,7 +47,7 @@ void measure(int64_t layers, const std::string& policy, int rounds) {
   const std::unique_ptr<offload::Backend> backend = trainer::make_backend(models::Target::cpu);
   IdleBackend idle(*backend);
   const auto start = std::chrono::steady_clock::now();
-  const trainer::TrainingPlans plans = plan_training({config, models::Target::cpu});
+  const trainer::TrainingPlans plans = trainer::plan_training({config, models::Target::cpu});
   const double planning = seconds_since(start);
   double instructions = 0;
   for (const offload::Plan* plan : plans.step.in_order())

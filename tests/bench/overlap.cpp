@@ -176,7 +176,7 @@ class Benchmark {
     config_.dataset_type = trainer::DatasetType::synthetic;
     trainer::ChosenBackend chosen = choose_backend(config_);
     backend_ = trainer::make_backend(chosen.target);
-    TrainingPlans plans = plan_training({config_, backend_->target()});
+    TrainingPlans plans = trainer::plan_training({config_, backend_->target()});
     std::printf("backend: %s\n", chosen.description.c_str());
     std::printf("config: %s, %.1f M parameters, %s, %lld micro-batches of %lld x %lld tokens\n",
                 config_.config_file.c_str(), count_parameters(plans.model).all / 1e6,
@@ -194,7 +194,7 @@ class Benchmark {
     std::printf("\nremat policies, without: what they offload stays on the device\n%s", kHeading);
     for (const std::string& name : request_.policies) {
       TrainingPlans offloading =
-          std::move(plan_policies({config_, backend_->target()}, {name})[0].plans);
+          std::move(trainer::plan_policies({config_, backend_->target()}, {name})[0].plans);
       if (!offloading.options.policy.offloads())
         throw ConfigError("--policies: '" + name + "' offloads nothing");
       TrainingPlans kept = offloading;
@@ -247,7 +247,7 @@ class Benchmark {
     return config;
   }
   TrainingPlans plans_of(const Homes& homes) const {
-    return plan_training({config_of(homes), backend_->target()});
+    return trainer::plan_training({config_of(homes), backend_->target()});
   }
   std::unique_ptr<Steps> ready(const Homes& homes) {
     std::vector<TrainingPlans> plans;
