@@ -58,8 +58,8 @@ TextInput::TextInput(std::filesystem::path path, const Tokenizer& tokenizer,
 }
 
 LossMask TextInput::loss_mask() const {
-  const bool all_is_learnt = first_.form.empty() || first_.form == form_of(TextExample{});
-  return all_is_learnt ? LossMask::absent : LossMask::present;
+  const bool all_is_trained = first_.form.empty() || first_.form == form_of(TextExample{});
+  return all_is_trained ? LossMask::absent : LossMask::present;
 }
 
 void TextInput::read(const std::function<void(EncodeChunk)>& hand_over) const {

@@ -87,13 +87,6 @@ const Op all_to_all_op{.name = "all_to_all",
                        .cost = cost<all_to_all_op>,
                        .print = print};
 
-const char* name(Axis axis) { return axis == Axis::data ? "data" : "fsdp"; }
-
-bool is_collective(const Op& op) {
-  return &op == &all_gather_op || &op == &reduce_scatter_op || &op == &all_reduce_op ||
-         &op == &all_to_all_op;
-}
-
 Var all_gather(Var x, const Collective& among) {
   return x.trace->emit(all_gather_op, among, {x})[0];
 }

@@ -18,7 +18,7 @@ Shape tensor_shape(const Shape& part, const std::optional<Split>& split) {
 }
 
 SplitRuns::SplitRuns(const Shape& part, const std::optional<Split>& split, int64_t block)
-    : count_(ceil_div(part.count(), block)), parts_(split ? split->parts : 1), row_(count_) {
+    : count_(ceil_div(part.count(), block)), parts_(split ? split->parts : 1), run_length_(count_) {
   if (parts_ == 1) return;
   int64_t elements = 1;
   for (int d = split->dimension; d < part.rank(); ++d) elements *= part[d];
@@ -26,16 +26,16 @@ SplitRuns::SplitRuns(const Shape& part, const std::optional<Split>& split, int64
     throw InternalError("found " + std::to_string(elements) +
                         " elements in a row of a part, expected a multiple of " +
                         std::to_string(block));
-  row_ = elements / block;
+  run_length_ = elements / block;
 }
 
 std::vector<SplitRun> SplitRuns::of_part(int64_t part, int64_t first, int64_t count) const {
   if (parts_ == 1) return {{0, first, first, count}};
   std::vector<SplitRun> runs;
   for (const int64_t end = first + count; first < end; first += runs.back().count) {
-    const int64_t row = first / row_, skipped = first % row_;
-    runs.push_back({part, first, (row * parts_ + part) * row_ + skipped,
-                    std::min(row_ - skipped, end - first)});
+    const int64_t row = first / run_length_, skipped = first % run_length_;
+    runs.push_back({part, first, (row * parts_ + part) * run_length_ + skipped,
+                    std::min(run_length_ - skipped, end - first)});
   }
   return runs;
 }
@@ -44,9 +44,9 @@ std::vector<SplitRun> SplitRuns::of_tensor(int64_t first, int64_t count) const {
   if (parts_ == 1) return {{0, first, first, count}};
   std::vector<SplitRun> runs;
   for (const int64_t end = first + count; first < end; first += runs.back().count) {
-    const int64_t row = first / row_, skipped = first % row_;
-    runs.push_back({row % parts_, row / parts_ * row_ + skipped, first,
-                    std::min(row_ - skipped, end - first)});
+    const int64_t row = first / run_length_, skipped = first % run_length_;
+    runs.push_back({row % parts_, row / parts_ * run_length_ + skipped, first,
+                    std::min(run_length_ - skipped, end - first)});
   }
   return runs;
 }

@@ -32,8 +32,8 @@ struct SplitRun {
   int64_t count = 0;
 };
 
-// The elements of a part, or of the tensor, in runs as long as they can be. What is not split is
-// its only part.
+// The elements of a part, or of the tensor, in runs as long as they can be. A tensor that is not
+// split has one part.
 class SplitRuns {
  public:
   // Where a value stands for `block` elements, runs are of such values. Throws InternalError where
@@ -41,13 +41,14 @@ class SplitRuns {
   SplitRuns(const Shape& part, const std::optional<Split>& split, int64_t block = 1);
 
   int64_t part_count() const { return count_; }  // elements of a part
+  int64_t longest() const { return run_length_; }
   std::vector<SplitRun> of_part(int64_t part, int64_t first, int64_t count) const;
   std::vector<SplitRun> of_tensor(int64_t first, int64_t count) const;
 
  private:
   int64_t count_;  // of a part
   int64_t parts_;
-  int64_t row_;  // elements of a part that follow each other in the tensor
+  int64_t run_length_;  // elements of a part that follow each other in the tensor
 };
 
 }  // namespace longshore::models

@@ -1,4 +1,4 @@
-// The one list of ops.
+// The one list of ops that have kernels.
 #include "models/ir/add.h"
 #include "models/ops/add_bias/add_bias.h"
 #include "models/ops/attention/attention.h"

@@ -4,8 +4,8 @@
 #include <set>
 
 #include "base/error.h"
+#include "models/ir/put.h"
 #include "offload/execution/executor.h"
-#include "offload/plan/put.h"
 
 namespace longshore::offload {
 
@@ -33,7 +33,7 @@ void check_function(const Program& program, const FunctionOptions& options) {
 std::set<ValueId> with_aliases(const Program& program, ValueId value) {
   std::set<ValueId> aliases{value};
   for (const Node& node : program.nodes)
-    if (node.op == &put_op && aliases.contains(node.in[0])) aliases.insert(node.out[0]);
+    if (node.op == &models::put_op && aliases.contains(node.in[0])) aliases.insert(node.out[0]);
   return aliases;
 }
 

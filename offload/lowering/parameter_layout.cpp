@@ -61,6 +61,10 @@ std::vector<DecayRange> Bucket::decay_ranges() const {
 
 namespace {
 
+std::optional<models::Axis> axis_of(const std::optional<models::Split>& split) {
+  return split ? std::optional(split->axis) : std::nullopt;
+}
+
 // Adds the buckets of one layer after the other.
 class LayoutBuilder {
  public:
@@ -84,9 +88,9 @@ class LayoutBuilder {
     for (models::ValueId id : program.inputs_from(Source::weight)) {
       const models::Value& weight = program[id];
       const std::string full_name = models::weight_name(stage, layer, weight);
-      if (is_known(full_name, weight.type)) continue;
       Parameter parameter{full_name, weight.type, *weight.weight};
       check_split(parameter);
+      if (is_known(parameter)) continue;
       add(parameter, bucket_for(parameter, buckets));
     }
     for (Bucket& bucket : buckets)
@@ -118,9 +122,16 @@ class LayoutBuilder {
   void check_split(Parameter& parameter) const {
     std::optional<models::Split>& split = parameter.weight.split;
     if (!split) return;
-    if (split->axis == models::Axis::fsdp || split->parts != options_.mesh.along(split->axis).size)
+    auto refuse = [&](const std::string& expected) {
       throw InternalError(model_.name + ": " + parameter.name + " is " + text(*split) +
-                          ", expected as many as the mesh has along an axis other than fsdp");
+                          ", expected " + expected);
+    };
+    const int rank = parameter.type.shape.rank();
+    if (split->axis == models::Axis::fsdp) refuse("another axis: fsdp divides buckets");
+    if (const int64_t devices = options_.mesh.along(split->axis).size; split->parts != devices)
+      refuse(std::to_string(devices) + " parts, as the mesh has devices along it");
+    if (split->dimension < 0 || split->dimension >= rank)
+      refuse("a dimension of " + models::text(parameter.type));
     if (split->parts == 1) split.reset();
   }
 
@@ -129,17 +140,18 @@ class LayoutBuilder {
     const auto optimizer =
         trainable == Trainable::yes ? static_cast<int>(optimizer_of(parameter)) : 0;
     return *std::ranges::find_if(buckets, [&](const Bucket& one) {
-      return one.split.has_value() == parameter.weight.split.has_value() &&
-             one.trainable == trainable && one.optimizer == optimizer;
+      return one.split == axis_of(parameter.weight.split) && one.trainable == trainable &&
+             one.optimizer == optimizer;
     });
   }
 
   // Whether an earlier layer owns it.
-  bool is_known(const std::string& full_name, const models::Type& type) const {
-    const auto known = layout_.by_name.find(full_name);
+  bool is_known(const Parameter& parameter) const {
+    const auto known = layout_.by_name.find(parameter.name);
     if (known == layout_.by_name.end()) return false;
-    if (layout_.parameter(known->second).type != type)
-      throw InternalError(model_.name + ": " + full_name + " has two types");
+    const Parameter& first = layout_.parameter(known->second);
+    if (first.type != parameter.type || first.weight.split != parameter.weight.split)
+      throw InternalError(model_.name + ": " + parameter.name + " has two types");
     return true;
   }
 
@@ -153,6 +165,17 @@ class LayoutBuilder {
     return static_cast<size_t>(found - options_.optimizers.begin());
   }
 
+  // A block of elements that share a scale lies in one part.
+  static void check_blocks(const Parameter& parameter, int64_t block) {
+    if (!parameter.weight.split) return;
+    const models::SplitRuns runs(parameter.type.shape, parameter.weight.split);
+    if (runs.longest() % block != 0)
+      throw ConfigError("optimizer states of 8 bits: " + parameter.name + " is " +
+                        text(*parameter.weight.split) + ", of rows of " +
+                        std::to_string(runs.longest()) + " elements; expected a multiple of " +
+                        std::to_string(block));
+  }
+
   void add(const Parameter& parameter, Bucket& bucket) const {
     bucket.dtype = parameter.type.dtype;
     bucket.weight_dtype = bucket.trainable == Trainable::yes ? options_.weight_dtype : bucket.dtype;
@@ -160,8 +183,7 @@ class LayoutBuilder {
       throw InternalError(model_.name + ": " + parameter.name + " computes in " +
                           models::name(bucket.dtype) + " but is trained in " +
                           models::name(bucket.weight_dtype));
-    for (const State& state : bucket.states)
-      models::SplitRuns(parameter.type.shape, parameter.weight.split, state.block);  // or it throws
+    for (const State& state : bucket.states) check_blocks(parameter, state.block);
     bucket.parameters.push_back(parameter);
   }
 
@@ -177,7 +199,8 @@ class LayoutBuilder {
       layout_.by_name[parameter.name] = {static_cast<int>(layout_.buckets.size()), p};
     }
     const auto& [replicas, shards] = options_.mesh;
-    const int64_t updaters = layout_.shard_optimizer_over_data && !bucket.split ? replicas.size : 1;
+    const int64_t updaters =
+        layout_.shard_optimizer_over_data && bucket.split != models::Axis::data ? replicas.size : 1;
     bucket.count = round_up(bucket.count, kParameterAlignment * shards.size * updaters);
     bucket.held.count = bucket.count / shards.size;
     bucket.held.first = bucket.held.count * shards.rank;
@@ -231,7 +254,8 @@ ParameterLayout whole(ParameterLayout layout) {
   return layout;
 }
 
-int64_t place(const Bucket& bucket, const Parameter& parameter, const models::SplitRun& run) {
+int64_t offset_in_whole(const Bucket& bucket, const Parameter& parameter,
+                        const models::SplitRun& run) {
   return run.part * bucket.count + parameter.offset + run.in_part;
 }
 

@@ -152,14 +152,16 @@ struct ParameterLayout {
 
 // Throws InternalError when compute weights are wider than the weights that are trained, when there
 // are optimizers, but none for a parameter, and when a parameter is not split over all devices of
-// an axis, or over fsdp, which divides buckets, or so that parts would share blocks of a state.
+// an axis, or over fsdp, which divides buckets. Throws ConfigError where parts would share a scale
+// of 8-bit states.
 ParameterLayout lay_out(const models::Model& model, const LayoutOptions& options = {});
 
 // The same with everything held by one device: of what is split, one part's bucket after the other.
 ParameterLayout whole(ParameterLayout layout);
 
 // Where elements of a parameter are that follow each other, in a layout that is whole().
-int64_t place(const Bucket& bucket, const Parameter& parameter, const models::SplitRun& run);
+int64_t offset_in_whole(const Bucket& bucket, const Parameter& parameter,
+                        const models::SplitRun& run);
 
 // What both ranges have.
 ElementRange common(const ElementRange& a, const ElementRange& b);

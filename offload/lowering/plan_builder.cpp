@@ -4,9 +4,9 @@
 
 #include "base/error.h"
 #include "models/ir/add.h"
+#include "models/ir/put.h"
 #include "offload/memory/alignment.h"
 #include "offload/plan/place_buffers.h"
-#include "offload/plan/put.h"
 #include "offload/plan/waits.h"
 
 namespace longshore::offload {
@@ -115,8 +115,8 @@ void PlanBuilder::run(const Program& program, Bindings& bindings, const Scope& s
       if (!bindings[id.index])
         throw InternalError(plan_.name + ": " + program.name + ": nothing is bound to " +
                             program[id].name);
-    if (node.op == &put_op || models::is_collective(*node.op)) {
-      if (node.op == &put_op)
+    if (node.op == &models::put_op || models::is_collective(*node.op)) {
+      if (node.op == &models::put_op)
         run_put(program, node, bindings, scope);
       else
         run_collective(program, node, bindings, scope);

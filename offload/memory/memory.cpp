@@ -6,11 +6,6 @@
 
 namespace longshore::offload {
 
-const char* name(MemoryKind kind) {
-  static constexpr std::array kNames{"device", "pinned_host", "unpinned_host"};
-  return kNames[static_cast<size_t>(kind)];
-}
-
 const char* name(Category category) {
   static constexpr std::array kNames{"parameters",  "optimizer", "gradients", "batch", "kept",
                                      "temporaries", "staging",   "workspace", "cache", "saving"};

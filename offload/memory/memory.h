@@ -1,4 +1,4 @@
-// Kinds of memory, and the ledger of what occupies them.
+// What memory is for, and the ledger of what occupies it.
 #pragma once
 
 #include <array>
@@ -6,14 +6,13 @@
 #include <string>
 
 #include "base/enum_array.h"
+#include "models/ir/memory_kind.h"
 
 namespace longshore::offload {
 
-// Copies to and from `pinned_host` run at the same time as kernels; `unpinned_host` is ordinary,
-// pageable host memory.
-enum class MemoryKind : uint8_t { device, pinned_host, unpinned_host };
-inline constexpr std::array kMemoryKinds{MemoryKind::device, MemoryKind::pinned_host,
-                                         MemoryKind::unpinned_host};
+using models::kMemoryKinds;
+using models::MemoryKind;
+using models::name;
 template <class T>
 using PerMemoryKind = EnumArray<MemoryKind, T, kMemoryKinds.size()>;
 
@@ -36,7 +35,6 @@ inline constexpr std::array kCategories{
 template <class T>
 using PerCategory = EnumArray<Category, T, kCategories.size()>;
 
-const char* name(MemoryKind kind);
 const char* name(Category category);
 
 // "3.2 GiB", "812.0 MiB", "512 bytes".

@@ -20,7 +20,7 @@ struct MeshAxis {
 };
 
 // The devices of a run. Along `fsdp` each holds a shard of every bucket; along `data` all hold the
-// same.
+// same, but for what is split along it.
 struct DeviceMesh {
   MeshAxis data, fsdp;
 

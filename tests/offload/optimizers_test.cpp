@@ -162,15 +162,23 @@ TEST(Optimizers, AMatrixIsUpdatedWhole) {
 
 TEST(Optimizers, APartOfAMatrixIsRefused) {
   TrainingOptions options = with({&rows_rule, {}, 0});
-  options.layout.mesh = {.fsdp = {.size = 2, .rank = 0}};
-  const ParameterLayout layout = lay_out(options.model, options.layout);
-  const trainer::StepOptions step{
-      .policy = keep_all(),
-      .optimizer = trainer::OptimizerOptions{.optimizers = options.optimizers}};
-  EXPECT_THAT(message_of<ConfigError>([&] {
-                (void)trainer::plan_step(options.model, layout, step, models::Target::cpu);
-              }),
-              HasSubstr("rows updates whole matrices, which devices cannot share yet"));
+  auto expect_refused = [&](const DeviceMesh& mesh) {
+    options.layout.mesh = mesh;
+    const ParameterLayout layout = lay_out(options.model, options.layout);
+    const trainer::StepOptions step{
+        .policy = keep_all(),
+        .optimizer = trainer::OptimizerOptions{.optimizers = options.optimizers}};
+    EXPECT_THAT(message_of<ConfigError>([&] {
+                  (void)trainer::plan_step(options.model, layout, step, models::Target::cpu);
+                }),
+                HasSubstr("rows updates whole matrices, which devices cannot share yet"));
+  };
+  expect_refused({.fsdp = {.size = 2}});
+  for (models::Stage& stage : options.model.stages)
+    for (models::Program& program : stage.programs)
+      for (models::ValueId id : program.inputs_from(models::Source::weight))
+        if (program[id].type.shape.rank() == 2) program[id].weight->split = {{.parts = 2}};
+  expect_refused({.data = {.size = 2}});
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "models/ir/add.h"
+#include "models/ir/put.h"
 #include "models/ir/trace.h"
 #include "models/ops/add_bias/add_bias.h"
 #include "models/ops/attention/attention.h"
@@ -183,7 +184,7 @@ class ProgramWriter {
   }
 
   Var node() {
-    switch (random_.below(s_.among ? 11 : 9)) {
+    switch (random_.below(s_.among ? 12 : 10)) {
       case 0:
         return models::add(any(), any());
       case 1:
@@ -208,8 +209,10 @@ class ProgramWriter {
         return models::scale(any(), kRandomScale);
       case 7:
         return random_.one_in(2) ? models::gelu(any()) : models::soft_cap(any(), kRandomCap);
-      case 9:
+      case 8:  // to the host and back
+        return models::put(models::put(any(), MemoryKind::pinned_host), MemoryKind::device);
       case 10:
+      case 11:
         return exchange(any());
       default:
         return models::add_bias(any(), vector());

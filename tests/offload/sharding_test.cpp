@@ -9,6 +9,10 @@
 
 #include "base/error.h"
 #include "models/families/toys.h"
+#include "models/ir/trace.h"
+#include "models/ops/add_bias/add_bias.h"
+#include "models/ops/embedding/embedding.h"
+#include "models/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "tests/message_of.h"
 #include "tests/offload/adamw_states.h"
 #include "tests/offload/training.h"
@@ -233,6 +237,54 @@ TEST(Sharding, OverDataDividesTheOptimizersStates) {
     EXPECT_LE(divided.at(copy) * 4, whole.at(copy) + kFill);
   }
   EXPECT_GE(divided.at(".compute"), whole.at(".compute"));
+}
+
+// A table, and a bias behind it that is split over data; in one part, it is not.
+models::Model biased_model(int64_t parts) {
+  constexpr int64_t kRows = 2, kLength = 6, kWidth = 16, kVocabulary = 29;
+  using enum models::Init::Kind;
+  models::Trace embed("embed");
+  const models::Type ids{{kRows, kLength}, models::Dtype::int32};
+  models::Var table = embed.weight("table", {{kVocabulary, kWidth}}, {.init = {normal, 0.5}});
+  embed.output(models::embedding(embed.batch("tokens", ids), table));
+  models::Trace head("head");
+  models::Weight bias{.init = {normal, 0.5}};
+  bias.split = {{.dimension = 0, .parts = parts}};
+  models::Var part = head.weight("bias", {{kWidth / parts}}, bias);
+  const models::Collective replicas{models::Axis::data, parts};
+  models::Var x = models::add_bias(head.input("x", {{kRows, kLength, kWidth}}),
+                                   parts > 1 ? all_gather(part, replicas) : part);
+  models::Var w = head.weight("w", {{kVocabulary, kWidth}}, {.init = {normal, 0.5}});
+  head.output(models::linear_cross_entropy(x, w, head.batch("targets", ids, {.value = -1})),
+              models::OutputRole::loss);
+  models::Model model{.name = "biased",
+                      .stages = {{.name = "embed",
+                                  .weight_prefix = "",
+                                  .programs = {embed.finish()},
+                                  .layers = {0},
+                                  .inputs = {}},
+                                 {.name = "head",
+                                  .weight_prefix = "",
+                                  .programs = {head.finish()},
+                                  .layers = {0},
+                                  .inputs = {{0, 0}}}}};
+  connect(model);
+  return model;
+}
+
+// Its bucket is too small for two shards, so one device has no part of what is split.
+TEST(Sharding, CountsWhatIsSplitOnce) {
+  TrainingOptions options{.model = biased_model(1), .unnamed_policy = keep_all()};
+  const std::vector<Training> replicated = train_on(mesh_of(2, 2), options);
+  options.model = biased_model(2);
+  const std::vector<Training> split = train_on(mesh_of(2, 2), options);
+  for (size_t rank = 0; rank < split.size(); ++rank)
+    for (size_t step = 0; step < split[rank].results.size(); ++step) {
+      const trainer::StepResult &found = split[rank].results[step],
+                                &expected = replicated[rank].results[step];
+      EXPECT_NEAR(found.loss, expected.loss, 1e-6 * expected.loss);
+      EXPECT_NEAR(found.gradient_norm, expected.gradient_norm, 1e-6 * expected.gradient_norm);
+    }
 }
 
 // The norm behind the layers is a bucket of its own where embeddings are tied, too small for all.

@@ -5,6 +5,7 @@
 #include <cctype>
 #include <map>
 
+#include "models/families/family.h"
 #include "trainer/config/keys.h"
 
 namespace longshore::trainer {
@@ -540,6 +541,15 @@ std::string setting_for_value(const std::string& key, const std::string& value) 
   return is_number ? threshold + value : "";
 }
 
+namespace {
+
+std::string in_lower_case(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+}  // namespace
+
 std::string value_for_other_name(const std::string& value, std::span<const std::string> choices) {
   static const std::map<std::string, std::string> kValues{
       {"false", "never"},
@@ -550,13 +560,6 @@ std::string value_for_other_name(const std::string& value, std::span<const std::
       {"pt", "documents"},
       {"sft", "documents"},
       {"sharegpt", "documents"},
-      {"gemmaforcausallm", "gemma"},
-      {"gemma2forcausallm", "gemma2"},
-      {"gemma3forcausallm", "gemma3_text"},
-      {"llamaforcausallm", "llama"},
-      {"mistralforcausallm", "mistral"},
-      {"qwen2forcausallm", "qwen2"},
-      {"qwen3forcausallm", "qwen3"},
       {"adam", "adamw"},
       {"adam_pax", "adamw"},
       {"adamw_8bit", "adamw moment_dtype=8bit"},
@@ -594,13 +597,16 @@ std::string value_for_other_name(const std::string& value, std::span<const std::
       {"1", "true"},
       {"8-bit", "8bit"},
   };
-  std::string lower = value;
-  std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return std::tolower(c); });
-  if (std::ranges::find(choices, lower) != choices.end()) return lower;
+  const std::string lower = in_lower_case(value);
+  auto is_choice = [&](const std::string& one) {
+    return std::ranges::find(choices, one) != choices.end();
+  };
+  if (is_choice(lower)) return lower;
+  for (const models::Family* family : models::families())
+    if (in_lower_case(family->hf_class) == lower && is_choice(family->name)) return family->name;
   const auto meant = kValues.find(lower);
   if (meant == kValues.end()) return "";
-  const std::string choice = meant->second.substr(0, meant->second.find(' '));
-  return std::ranges::find(choices, choice) == choices.end() ? "" : meant->second;
+  return is_choice(meant->second.substr(0, meant->second.find(' '))) ? meant->second : "";
 }
 
 std::string reason_for_no_key(const std::string& name) {

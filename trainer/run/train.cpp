@@ -130,17 +130,17 @@ void train(const Config& given) {
   if (starts_from_weights(config))
     require_weights(config, model,
                     offload::lay_out(make_model(config, chosen.target), layout_options(config)));
-  const auto [with_policy, account] = with_chosen_policy(asked);
+  const auto [with_choices, account] = with_chosen_policy(asked);
   if (!account.empty()) console.line(account);
 
   const std::unique_ptr<offload::Backend> backend = make_backend(
       chosen.target, chosen.device,
       connect_devices(*world, device_mesh(config, world->rank()), chosen.target, chosen.device));
-  const TrainingPlans plans = agreed_plans(with_policy, *backend, *world);
+  const TrainingPlans plans = agreed_plans(with_choices, *backend, *world);
   const data::BatchSchema schema = batch_schema(
-      plans.model, {with_policy.config().per_device_batch_size, config.max_target_length});
-  const OpenedRun opened(with_policy.config(), schema, *world, console.log());
-  const RunSpec spec = resumed(with_policy, opened);
+      plans.model, {with_choices.config().per_device_batch_size, config.max_target_length});
+  const OpenedRun opened(with_choices.config(), schema, *world, console.log());
+  const RunSpec spec = resumed(with_choices, opened);
   if (opened.start) {
     const Manifest here = describe_run(spec.config(), model.dtype, opened.data.identity,
                                        opened.start->manifest.frozen_weights);

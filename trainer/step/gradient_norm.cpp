@@ -42,39 +42,34 @@ offload::ElementRange held_part(const offload::Bucket& bucket, int parameter) {
   return common(bucket.updated, {p.offset, p.type.shape.count()});
 }
 
-[[noreturn]] void throw_nothing_trained() {
-  throw ConfigError(
-      "this device would hold no parameter that is trained; expected fewer devices "
-      "along fsdp, or more that is trained");
-}
-
 }  // namespace
 
 GradientNorm::GradientNorm(offload::PassOperands& operands, PlanBuilder& builder)
     : operands_(operands), builder_(builder) {
-  index(false, operands.layout().shard_optimizer_over_data);
-  index(true, true);
-  if (groups_.empty()) throw_nothing_trained();
+  add_group(std::nullopt);
+  add_group(offload::Axis::data);
+  if (index_.empty())
+    throw ConfigError(
+        "this device would hold no parameter that is trained; expected fewer devices "
+        "along fsdp, or more that is trained");
   square_sums_ = builder.temporary(
       "square_sums", models::Type{{static_cast<int64_t>(index_.size())}, Dtype::float64},
       MemoryKind::device, Category::batch);
 }
 
-void GradientNorm::index(bool split, bool over_data) {
-  const std::vector<offload::Bucket>& buckets = operands_.layout().buckets;
-  Group group{.first = static_cast<int>(index_.size()), .over_data = over_data};
-  bool is_empty = true;
-  for (int bucket = 0; bucket < std::ssize(buckets); ++bucket) {
-    if (buckets[bucket].trainable == models::Trainable::no) continue;
-    if (buckets[bucket].split.has_value() != split) continue;
-    is_empty = false;
-    for (int p = 0; p < std::ssize(buckets[bucket].parameters); ++p)
-      if (held_part(buckets[bucket], p).count > 0)
-        index_.try_emplace({bucket, p}, group.first + group.count++);
+void GradientNorm::add_group(std::optional<offload::Axis> split) {
+  const offload::ParameterLayout& layout = operands_.layout();
+  Group group{.first = static_cast<int>(index_.size()),
+              .over_data = layout.shard_optimizer_over_data || split == offload::Axis::data};
+  bool is_there = false;  // on some device
+  for (int bucket = 0; bucket < std::ssize(layout.buckets); ++bucket) {
+    const offload::Bucket& s = layout.buckets[bucket];
+    if (s.trainable == models::Trainable::no || s.split != split) continue;
+    is_there = true;
+    for (int p = 0; p < std::ssize(s.parameters); ++p)
+      if (held_part(s, p).count > 0) index_.try_emplace({bucket, p}, group.first + group.count++);
   }
-  if (is_empty) return;
-  if (group.count == 0) throw_nothing_trained();
-  groups_.push_back(group);
+  if (is_there) groups_.push_back(group);
 }
 
 void GradientNorm::on_parameter_gradient(const offload::ParameterLayout::Location& location,

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -35,13 +36,14 @@ class GradientNorm {
 
   offload::PassOperands& operands_;
   offload::PlanBuilder& builder_;
-  // Square sums that devices along the same axes have parts of.
+  // Square sums that devices along the same axes have parts of; this one may have none.
   struct Group {
     int first = 0, count = 0;
     bool over_data = false;  // beside fsdp
   };
 
-  void index(bool split, bool over_data);
+  // Of what is split along the axis, or of what is not.
+  void add_group(std::optional<offload::Axis> split);
   // Their sums over devices, f64 [groups]; the square sums themselves where no device has others.
   offload::Operand over_devices(const offload::Scope& scope);
 

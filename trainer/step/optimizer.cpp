@@ -159,7 +159,8 @@ void Update::add_matrices(int bucket) {
   const offload::Bucket& s = layout_.buckets[bucket];
   for (const offload::Parameter& parameter : s.parameters) {
     const models::Shape& shape = parameter.type.shape;
-    if (offload::common(s.updated, {parameter.offset, shape.count()}).count != shape.count())
+    if (s.split ||
+        offload::common(s.updated, {parameter.offset, shape.count()}).count != shape.count())
       throw ConfigError("found a part of " + parameter.name + " on a device, expected all of it: " +
                         options_.optimizers[static_cast<size_t>(s.optimizer)].rule->name +
                         " updates whole matrices, which devices cannot share yet");
@@ -177,7 +178,7 @@ void Update::run(int chunks) {
 }
 
 void Update::gather(int bucket) {
-  if (layout_.shard_optimizer_over_data && !layout_.buckets[bucket].split)
+  if (layout_.shard_optimizer_over_data && layout_.buckets[bucket].split != offload::Axis::data)
     operands_.gather_updated(bucket, {"weights", bucket, offload::Phase::optimizer});
 }
 
@@ -255,8 +256,11 @@ void Update::update(const Chunk& chunk) {
     at.step = scalar(kStep, Dtype::int32);
 
   PlanBuilder::Bindings bindings;
+  // Parts of a tensor round with random numbers of their own.
+  const std::string part =
+      s.split ? " " + std::to_string(layout_.mesh.along(*s.split).rank) : std::string();
   Program program = update_program(
-      optimizer, {options_.seed, random_sequence(s.name), range.offset}, at, bindings);
+      optimizer, {options_.seed, random_sequence(s.name + part), range.offset}, at, bindings);
   builder_.run(program, bindings, chunk.scope, options_.lane);
   if (!is_away(s, Copy::compute)) return;
   // What the chunk before sends may be on its way still: this one's takes other memory.

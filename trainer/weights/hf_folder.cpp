@@ -77,7 +77,7 @@ void check_tensors(const fs::path& folder, const offload::ParameterLayout& layou
       for (int64_t size : weights.at(name).shape)
         shape += (shape.empty() ? "" : ",") + std::to_string(size);
       problems.add(fmt::format("{} is [{}], expected {}", excerpt(name), shape,
-                               models::text(parameter.type)));
+                               models::text({parameter.tensor_shape(), parameter.type.dtype})));
     }
   }
   for (const std::string& name : names) {

@@ -35,7 +35,7 @@ std::vector<float> read_weights(const offload::ParameterLayout& layout,
                                          .of_tensor(part.first, part.count)) {
     std::vector<float> some =
         read_floats(arguments, argument_name(bucket, copy), {{run.count}, dtype},
-                    place(bucket, parameter, run) * models::size_bytes(dtype));
+                    offset_in_whole(bucket, parameter, run) * models::size_bytes(dtype));
     if (values.empty())
       values = std::move(some);
     else

@@ -14,6 +14,7 @@
 #include "models/ir/trace.h"
 #include "offload/backends/cpu_backend.h"
 #include "tests/data/temporary_folder.h"
+#include "tests/message_of.h"
 #include "tests/offload/adamw_states.h"
 #include "tests/trainer/distributed/store_worlds.h"
 #include "trainer/checkpoint/optimizer_state.h"
@@ -162,8 +163,11 @@ INSTANTIATE_TEST_SUITE_P(Of, SplitState,
                                          Choice{models::Dtype::bfloat16, true}));
 
 TEST(SplitLayout, LetsNoPartsShareTheScaleOf8Bits) {
-  EXPECT_THROW(layout_of({.data = {.size = 2}}, {models::Dtype::uint8, false}, false),
-               InternalError);
+  EXPECT_EQ(message_of<ConfigError>([] {
+              layout_of({.data = {.size = 2}}, {models::Dtype::uint8, false}, false);
+            }),
+            "optimizer states of 8 bits: layers.0.rows is split over data: dimension 0 in 2 parts, "
+            "of rows of 771 elements; expected a multiple of 256");
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ AdviceBasis::AdviceBasis(const RunSpec& spec, const TrainingPlans& plans, const 
     : spec_(spec),
       plans_(plans),
       room_(room),
-      trials_(spec, plans),
+      trials_(spec_, plans),
       own_(trial(plans.options, layout_options(config()))) {}
 
 double AdviceBasis::whole_step_seconds() const {

@@ -1,23 +1,22 @@
-#include "offload/plan/put.h"
+#include "models/ir/put.h"
 
 #include "base/error.h"
 #include "models/ir/backward.h"
 
-namespace longshore::offload {
+namespace longshore::models {
 namespace {
 
-models::Types infer(const std::any&, std::span<const models::Type> in) {
+Types infer(const std::any&, std::span<const Type> in) {
   if (in.size() != 1) throw InternalError("put: expected one value");
   return {in[0]};
 }
 
-void vjp(models::Backward& backward, const models::Node& node) {
+void vjp(Backward& backward, const Node& node) {
   if (backward.wants_gradient(node.in[0]))
     backward.contribute(node.in[0], backward.gradient(node.out[0]));
 }
 
-models::Cost cost(const std::any&, std::span<const models::Type> in,
-                  std::span<const models::Type>) {
+Cost cost(const std::any&, std::span<const Type> in, std::span<const Type>) {
   return {.flops = 0, .bytes = static_cast<double>(in[0].bytes())};
 }
 
@@ -25,14 +24,14 @@ std::string print(const std::any& attrs) { return name(std::any_cast<MemoryKind>
 
 }  // namespace
 
-const models::Op put_op{.name = "put",
-                        .infer = infer,
-                        .vjp = vjp,
-                        .cost = cost,
-                        .print = print,
-                        .recompute_cost = models::RecomputeCost::low};
+const Op put_op{.name = "put",
+                .infer = infer,
+                .vjp = vjp,
+                .cost = cost,
+                .print = print,
+                .recompute_cost = RecomputeCost::low};
 
-models::Var put(models::Var x, MemoryKind kind) {
+Var put(Var x, MemoryKind kind) {
   if (kind == MemoryKind::unpinned_host)
     throw UsageError(
         "put: a running plan cannot move from or to unpinned_host; expected device or "
@@ -40,4 +39,4 @@ models::Var put(models::Var x, MemoryKind kind) {
   return x.trace->emit(put_op, kind, {x})[0];
 }
 
-}  // namespace longshore::offload
+}  // namespace longshore::models

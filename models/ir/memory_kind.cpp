@@ -1,0 +1,10 @@
+#include "models/ir/memory_kind.h"
+
+namespace longshore::models {
+
+const char* name(MemoryKind kind) {
+  static constexpr std::array kNames{"device", "pinned_host", "unpinned_host"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+}  // namespace longshore::models
