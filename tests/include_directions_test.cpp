@@ -20,6 +20,7 @@ namespace fs = std::filesystem;
 const std::vector<std::string> kRooms = {
     "base",
     "data/files",
+    "data/images",
     "data/tokenizers",
     "data/rows",
     "data/text",

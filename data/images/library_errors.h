@@ -1,0 +1,27 @@
+// guarded() calls a C library that reports an error through a function that must not return to it.
+#pragma once
+
+#include <csetjmp>
+#include <string>
+
+#include "base/error.h"
+#include "base/printable.h"
+
+namespace longshore::data {
+
+// What the library's function for errors fills and jumps to.
+struct LibraryError {
+  std::jmp_buf jump;
+  char message[256] = "";
+};
+
+// Throws a DataError, "`where`: MESSAGE", when the library reports an error during `work`. That
+// leaves `work` without the end of its scopes: it makes nothing that has a destructor.
+template <class Work>
+__attribute__((noinline)) void guarded(LibraryError& error, const char* where, const Work& work) {
+  if (setjmp(error.jump) != 0)
+    throw DataError(std::string(where) + ": " + library_message(error.message));
+  work();
+}
+
+}  // namespace longshore::data
