@@ -2,15 +2,18 @@
 #include "models/ir/add.h"
 #include "models/ops/add_bias/add_bias.h"
 #include "models/ops/attention/attention.h"
+#include "models/ops/average_pool/average_pool.h"
 #include "models/ops/cached_attention/cached_attention.h"
 #include "models/ops/embedding/embedding.h"
 #include "models/ops/gelu.h"
 #include "models/ops/l2_penalty.h"
+#include "models/ops/layer_norm/layer_norm.h"
 #include "models/ops/linear/linear.h"
 #include "models/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "models/ops/mean_square_error.h"
 #include "models/ops/rms_norm/rms_norm.h"
 #include "models/ops/rope/rope.h"
+#include "models/ops/rows/rows.h"
 #include "models/ops/scale.h"
 #include "models/ops/soft_cap.h"
 #include "models/ops/square_sum/square_sum.h"
@@ -30,7 +33,10 @@ std::span<const Op* const> all_ops() {
       &add_bias_grad_op,
       &attention_op,
       &attention_grad_op,
+      &average_pool_op,
+      &average_pool_grad_op,
       &cached_attention_op,
+      &clear_rows_op,
       &clip_op,
       &embedding_op,
       &embedding_grad_op,
@@ -40,6 +46,8 @@ std::span<const Op* const> all_ops() {
       &gelu_grad_op,
       &l2_penalty_op,
       &l2_penalty_grad_op,
+      &layer_norm_op,
+      &layer_norm_grad_op,
       &linear_op,
       &linear_input_grad_op,
       &linear_weight_grad_op,
@@ -48,6 +56,7 @@ std::span<const Op* const> all_ops() {
       &lion_op,
       &mean_square_error_op,
       &mean_square_error_grad_op,
+      &replace_rows_op,
       &rms_norm_op,
       &rms_norm_grad_op,
       &rope_op,

@@ -14,6 +14,7 @@
 #include "models/ops/linear/linear.h"
 #include "models/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "models/ops/rms_norm/rms_norm.h"
+#include "models/ops/rows/rows.h"
 #include "models/ops/swiglu.h"
 
 namespace longshore::models {

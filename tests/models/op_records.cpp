@@ -10,7 +10,8 @@ namespace longshore::models {
 extern const OpRecord linear_record, rms_norm_record, rope_record, attention_record,
     cached_attention_record, swiglu_record, gelu_record, add_record, add_bias_record, scale_record,
     soft_cap_record, sum_record, mean_square_error_record, l2_penalty_record, embedding_record,
-    linear_cross_entropy_record, square_sum_record, update_record;
+    linear_cross_entropy_record, square_sum_record, update_record, layer_norm_record, rows_record,
+    average_pool_record;
 
 namespace {
 
@@ -34,6 +35,9 @@ constexpr const OpRecord* kRecords[] = {
     &linear_cross_entropy_record,
     &square_sum_record,
     &update_record,
+    &layer_norm_record,
+    &rows_record,
+    &average_pool_record,
 };
 
 std::vector<OpCase> collect(std::vector<OpCase> (*OpRecord::*cases)()) {

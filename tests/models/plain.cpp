@@ -31,6 +31,12 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilo
   return (normed * (weight_offset + weight)).view(x.sizes());
 }
 
+at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                      double epsilon) {
+  at::Tensor centred = x - x.mean(-1, true);
+  return centred * at::rsqrt(centred.square().mean(-1, true) + epsilon) * weight + bias;
+}
+
 namespace {
 
 // The published rules, case by case.

@@ -15,6 +15,8 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight);
 // Over runs of as many elements as the weight has.
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilon,
                     double weight_offset = 0);
+at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                      double epsilon);
 
 struct RopeTable {
   at::Tensor cos, sin;  // [B,T,D/2], rounded to float32, then in `dtype`

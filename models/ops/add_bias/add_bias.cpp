@@ -15,29 +15,33 @@
 namespace longshore::models {
 namespace {
 
-struct GradAttrs {
-  Dtype dtype;
-};
+// Rows are as long as the bias.
+int64_t rows_of(const Shape& x, const Shape& bias) { return x.count() / bias.count(); }
+
+bool ends_with(const Shape& x, const Shape& bias) {
+  if (bias.rank() == 0 || bias.rank() > x.rank()) return false;
+  for (int d = 1; d <= bias.rank(); ++d)
+    if (x[x.rank() - d] != bias[bias.rank() - d]) return false;
+  return true;
+}
 
 // --- records
 
 Types infer(const std::any&, std::span<const Type> in) {
   expect_inputs(in, 2, 2, "add_bias");
-  expect(in[1].shape.rank() == 1 && in[0].shape.back() == in[1].shape[0], "add_bias",
-         "x [.., F] and b [F] do not fit");
+  expect(ends_with(in[0].shape, in[1].shape), "add_bias", "x [.., F] and b [F] do not fit");
   expect(in[0].dtype == in[1].dtype, "add_bias", "x and b differ in dtype");
   return {in[0]};
 }
 
 Types infer_grad(const std::any& attrs, std::span<const Type> in) {
   expect_inputs(in, 1, 2, "add_bias_grad");
-  return {{{in[0].shape.back()}, std::any_cast<GradAttrs>(attrs).dtype}};
+  return {std::any_cast<const Type&>(attrs)};
 }
 
 void vjp(Backward& backward, const Node& node) {
   ValueId x = node.in[0], bias = node.in[1], dy = backward.gradient(node.out[0]);
-  if (backward.wants_gradient(bias))
-    backward.accumulate(add_bias_grad_op, GradAttrs{backward.weight_gradient_dtype()}, {dy}, bias);
+  if (backward.wants_gradient(bias)) accumulate_bias_grad(backward, dy, bias);
   if (backward.wants_gradient(x)) backward.contribute(x, dy);
 }
 
@@ -47,9 +51,7 @@ Cost cost(const std::any&, std::span<const Type> in, std::span<const Type> out) 
 
 std::vector<Reuse> reuse(const std::any&, int) { return {{.out = 0, .in = 0}}; }
 
-std::string print_grad(const std::any& attrs) {
-  return name(std::any_cast<GradAttrs>(attrs).dtype);
-}
+std::string print_grad(const std::any& attrs) { return text(std::any_cast<const Type&>(attrs)); }
 
 // --- CPU
 
@@ -86,9 +88,9 @@ LONGSHORE_SIMD void sum_rows(const bfloat16* x, float* sum, int64_t rows, int64_
 }
 
 void run_cpu(const KernelCall& call) {
-  int64_t width = call.in[1].type.shape[0];
+  int64_t width = call.in[1].type.shape.count();
   with_float_type(call.out[0].type.dtype, [&]<class T>(T) {
-    parallel_ranges(call.in[0].type.shape.rows(), [&](int64_t begin, int64_t end) {
+    parallel_ranges(call.in[0].type.shape.count() / width, [&](int64_t begin, int64_t end) {
       add_rows(call.in[0].as<T>() + begin * width, call.in[1].as<T>(),
                call.out[0].as<T>() + begin * width, end - begin, width);
     });
@@ -98,12 +100,13 @@ void run_cpu(const KernelCall& call) {
 // Rows are summed in this many blocks, each in order, and then the blocks in order.
 int64_t blocks(int64_t rows) { return std::min<int64_t>(rows, 64); }
 
-int64_t workspace_grad_cpu(const std::any&, std::span<const Type> in, std::span<const Type>) {
-  return blocks(in[0].shape.rows()) * in[0].shape.back() * size_bytes(Dtype::float32);
+int64_t workspace_grad_cpu(const std::any&, std::span<const Type> in, std::span<const Type> out) {
+  return blocks(rows_of(in[0].shape, out[0].shape)) * out[0].shape.count() *
+         size_bytes(Dtype::float32);
 }
 
 void run_grad_cpu(const KernelCall& call) {
-  int64_t rows = call.in[0].type.shape.rows(), width = call.in[0].type.shape.back();
+  int64_t width = call.out[0].type.shape.count(), rows = call.in[0].type.shape.count() / width;
   int64_t count = blocks(rows);
   float* partial = reinterpret_cast<float*>(call.workspace.data());
   with_float_type(call.in[0].type.dtype, [&]<class T>(T) {
@@ -132,7 +135,8 @@ void run_composed(const KernelCall& call) {
 
 void run_grad_composed(const KernelCall& call) {
   at::Tensor out = tensor(call, call.out[0]);
-  at::Tensor sum = at::sum(matrix(call, call.in[0]), {0}, false, out.scalar_type());
+  at::Tensor rows = tensor(call, call.in[0]).view({-1, out.numel()});
+  at::Tensor sum = at::sum(rows, {0}, false, out.scalar_type()).view(out.sizes());
   if (call.in.size() == 2) sum.add_(tensor(call, call.in[1]));
   out.copy_(sum);
 }
@@ -147,16 +151,17 @@ int64_t workspace_grad_composed(const std::any&, std::span<const Type> in,
 
 // --- custom kernels on CUDA
 
-int64_t workspace_grad_own(const std::any&, std::span<const Type> in, std::span<const Type>) {
-  return add_bias_partials(in[0].shape.rows()) * in[0].shape.back() * size_bytes(Dtype::float32);
+int64_t workspace_grad_own(const std::any&, std::span<const Type> in, std::span<const Type> out) {
+  return add_bias_partials(rows_of(in[0].shape, out[0].shape)) * out[0].shape.count() *
+         size_bytes(Dtype::float32);
 }
 
 }  // namespace
 
 AddBiasGradArguments add_bias_grad_arguments(const KernelCall& call) {
   return {.dtype = call.in[0].type.dtype,
-          .rows = call.in[0].type.shape.rows(),
-          .width = call.in[0].type.shape.back(),
+          .rows = rows_of(call.in[0].type.shape, call.out[0].type.shape),
+          .width = call.out[0].type.shape.count(),
           .dy = call.in[0].data,
           .partials = reinterpret_cast<float*>(call.workspace.data()),
           .so_far = call.in.size() == 2 ? call.in[1].as<float>() : nullptr,
@@ -183,6 +188,11 @@ const Op add_bias_grad_op{
     .cuda = {custom_kernel<launch_add_bias_grad, add_bias_grad_arguments>(), workspace_grad_own},
     .cuda_composed = {run_grad_composed, workspace_grad_composed},
     .reference = {run_grad_composed}};
+
+void accumulate_bias_grad(Backward& backward, ValueId dy, ValueId bias) {
+  const Type type{backward.program()[bias].type.shape, backward.weight_gradient_dtype()};
+  backward.accumulate(add_bias_grad_op, type, {dy}, bias);
+}
 
 Var add_bias(Var x, Var bias) { return x.trace->emit(add_bias_op, {}, {x, bias})[0]; }
 

@@ -58,13 +58,6 @@ Types infer_grad(const std::any& any, std::span<const Type> in) {
   return {{{grad_attrs(any).vocabulary, in[1].shape.back()}, grad_attrs(any).dtype}};
 }
 
-Types infer_take_rows(const std::any&, std::span<const Type> in) {
-  expect_inputs(in, 2, 2, "take_rows");
-  expect(in[1].shape.rank() == 1 && in[1].dtype == Dtype::int32, "take_rows",
-         "rows are not i32 [N]");
-  return {{{in[1].shape[0], in[0].shape.back()}, in[0].dtype}};
-}
-
 void vjp(Backward& backward, const Node& node) {
   ValueId weight = node.in[1];
   if (!backward.wants_gradient(weight)) return;
@@ -84,7 +77,8 @@ Cost cost_grad(const std::any&, std::span<const Type> in, std::span<const Type> 
 
 // --- CPU
 
-void take_rows_of(const KernelCall& call, const Ref& ids, const Ref& table) {
+void run_cpu(const KernelCall& call) {
+  const Ref &ids = call.in[0], &table = call.in[1];
   int64_t row_bytes = table.type.shape.back() * size_bytes(table.type.dtype);
   const int32_t* id = ids.as<int32_t>();
   parallel_ranges(ids.type.shape.count(), [&](int64_t begin, int64_t end) {
@@ -93,9 +87,6 @@ void take_rows_of(const KernelCall& call, const Ref& ids, const Ref& table) {
                   table.as<std::byte>() + id[i] * row_bytes, row_bytes);
   });
 }
-
-void run_cpu(const KernelCall& call) { take_rows_of(call, call.in[0], call.in[1]); }
-void run_take_rows_cpu(const KernelCall& call) { take_rows_of(call, call.in[1], call.in[0]); }
 
 template <class T>
 LONGSHORE_INLINE void add_row_body(const T* from, float* to, int64_t width) {
@@ -139,11 +130,6 @@ void run_grad_cpu(const KernelCall& call) {
 void run_composed(const KernelCall& call) {
   at::Tensor out = matrix(call, call.out[0]);
   at::index_select_out(out, tensor(call, call.in[1]), 0, tensor(call, call.in[0]).view({-1}));
-}
-
-void run_take_rows_composed(const KernelCall& call) {
-  at::Tensor out = tensor(call, call.out[0]);
-  at::index_select_out(out, matrix(call, call.in[0]), 0, tensor(call, call.in[1]));
 }
 
 void run_grad_composed(const KernelCall& call) {
@@ -207,18 +193,8 @@ const Op embedding_grad_op{
     .cuda_composed = {run_grad_composed, workspace_grad_composed},
     .reference = {run_grad_composed}};
 
-const Op take_rows_op{.name = "take_rows",
-                      .infer = infer_take_rows,
-                      .cost = cost,
-                      .recompute_cost = RecomputeCost::low,
-                      .cpu = {run_take_rows_cpu},
-                      .cuda = {run_take_rows_composed},
-                      .reference = {run_take_rows_composed}};
-
 Var embedding(Var ids, Var weight, int64_t padding) {
   return ids.trace->emit(embedding_op, Attrs{padding}, {ids, weight})[0];
 }
-
-Var take_rows(Var x, Var rows) { return x.trace->emit(take_rows_op, {}, {x, rows})[0]; }
 
 }  // namespace longshore::models

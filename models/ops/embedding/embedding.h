@@ -1,4 +1,4 @@
-// embedding(ids, W) -> the rows of W that ids name; and rows of an activation by position.
+// embedding(ids, W) -> the rows of W that ids name.
 #pragma once
 
 #include "models/ir/trace.h"
@@ -10,11 +10,8 @@ namespace longshore::models {
 extern const Op embedding_op;
 // (ids, dy [, sum]) -> dW. Rows are added in the order of the tokens, whatever the threads.
 extern const Op embedding_grad_op;
-// (x [B,T,C], rows i32 [N]) -> [N,C]: chosen rows of the matrix [B*T,C].
-extern const Op take_rows_op;
 
 // padding: -1 for none.
 Var embedding(Var ids, Var weight, int64_t padding = -1);
-Var take_rows(Var x, Var rows);
 
 }  // namespace longshore::models

@@ -56,6 +56,15 @@ void vjp(Backward& backward, const Node& node) {
     backward.contribute(node.in[2], dy);
 }
 
+// Of the product as a map of its own.
+void vjp_input_grad(Backward& backward, const Node& node) {
+  ValueId x = node.in[0], weight = node.in[1], dy = backward.gradient(node.out[0]);
+  if (backward.wants_gradient(weight))
+    backward.accumulate(linear_weight_grad_op, WeightGradAttrs{backward.weight_gradient_dtype()},
+                        {x, dy}, weight);
+  if (backward.wants_gradient(x)) backward.accumulate(linear_op, {}, {dy, weight}, x);
+}
+
 Cost cost(const std::any&, std::span<const Type> in, std::span<const Type> out) {
   return {.flops = product_flops(in[0].shape.rows(), in[1].shape[0], in[1].shape[1]),
           .bytes = operand_bytes(in, out)};
@@ -203,6 +212,7 @@ const Op linear_op{
 const Op linear_input_grad_op{
     .name = "linear_input_grad",
     .infer = infer_input_grad,
+    .vjp = vjp_input_grad,
     .cost = cost,
     .sum_input = 2,
     .op_class = OpClass::matmul,
@@ -226,6 +236,10 @@ const Op linear_weight_grad_op{
     .reference = {run_weight_grad_composed}};
 
 Var linear(Var x, Var weight) { return x.trace->emit(linear_op, {}, {x, weight})[0]; }
+
+Var transposed_linear(Var x, Var weight) {
+  return x.trace->emit(linear_input_grad_op, {}, {x, weight})[0];
+}
 
 Var linear(Var x, Var weight, Var sum) { return x.trace->emit(linear_op, {}, {x, weight, sum})[0]; }
 

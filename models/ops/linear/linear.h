@@ -12,5 +12,7 @@ extern const Op linear_weight_grad_op;  // (dy, x [, sum]) -> dW = dyᵀ·x [+ s
 
 Var linear(Var x, Var weight);
 Var linear(Var x, Var weight, Var sum);
+// x·W: x [.., N], W [N,K], result [.., K].
+Var transposed_linear(Var x, Var weight);
 
 }  // namespace longshore::models

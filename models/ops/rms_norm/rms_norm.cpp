@@ -13,6 +13,7 @@
 #include "models/ir/print.h"
 #include "models/ops/kernels/aten.h"
 #include "models/ops/kernels/custom_kernel.h"
+#include "models/ops/kernels/norm_grad_body.h"
 #include "models/ops/kernels/simd.h"
 #include "models/ops/rms_norm/rms_norm_kernels.h"
 
@@ -297,7 +298,7 @@ int64_t workspace_composed(const std::any&, std::span<const Type> in, std::span<
 
 int64_t workspace_grad_own(const std::any& any, std::span<const Type> in, std::span<const Type>) {
   if (!grad_attrs(any).weight_gradient) return 0;
-  return rms_norm_partials(in[3].shape[0]) * in[2].shape.count() * size_bytes(Dtype::float32);
+  return norm_partials(in[3].shape[0]) * in[2].shape.count() * size_bytes(Dtype::float32);
 }
 
 }  // namespace

@@ -3,49 +3,11 @@
 
 #include <cmath>
 
-#include "models/ops/kernels/column_sum_body.h"
 #include "models/ops/kernels/float_types.h"
-#include "models/ops/kernels/thread_group.h"
-#include "models/ops/kernels/vectors.h"
+#include "models/ops/kernels/norm_grad_body.h"
 #include "models/ops/rms_norm/rms_norm_kernels.h"
 
 namespace longshore::models {
-
-// Threads for a row: some lanes of a warp where rows are as short as heads, else a block.
-struct WholeBlock {
-  template <class Group>
-  static LONGSHORE_DEVICE int groups(const Group&) {
-    return 1;
-  }
-  template <class Group, class F>
-  static LONGSHORE_BODY void on_each(Group& group, F f) {
-    f(group, 0);
-  }
-};
-template <int kLanes>
-struct Lanes {
-  template <class Group>
-  static LONGSHORE_BODY int groups(const Group& group) {
-    return group.threads() / kLanes;
-  }
-  template <class Group, class F>
-  static LONGSHORE_BODY void on_each(Group& group, F f) {
-    group.template split<kLanes>(f);
-  }
-};
-
-inline constexpr int64_t kLongestShortRow = 512;
-
-// Calls f(groups of a block, the threads for a row) for rows of `vectors` vectors.
-template <class F>
-void with_row_threads(int64_t width, int64_t vectors, int block_threads, F f) {
-  if (width > kLongestShortRow)
-    f(1, WholeBlock{});
-  else if (vectors <= 16)
-    f(block_threads / 16, Lanes<16>{});
-  else
-    f(block_threads / 32, Lanes<32>{});
-}
 
 template <class T, int kVector, class RowThreads>
 struct RmsNormBody {
@@ -84,42 +46,10 @@ struct RmsNormBody {
   }
 };
 
-// A block has a range of rows. A row's group adds what the row gives the weight's gradient to sums
-// of its own, in scratch memory, or for rows that are too long for it in the block's partial.
-template <class T, int kVector, class RowThreads>
-struct RmsNormGradBody {
-  static constexpr int kThreads = kBlockThreads;
+template <class T, int kVector>
+struct RmsNormGradRows {
+  static constexpr int kVectorSize = kVector;
   RmsNormGradArguments a;
-  int64_t blocks;
-  bool sums_in_scratch;
-
-  template <class Group>
-  LONGSHORE_BODY void operator()(Group& group, int64_t index) const {
-    const int64_t begin = a.rows * index / blocks, end = a.rows * (index + 1) / blocks;
-    const int groups = RowThreads::groups(group);
-    float* partial = a.partials ? a.partials + index * a.width : nullptr;
-    float* sums = sums_in_scratch ? group.template scratch<float>() : partial;
-    RowThreads::on_each(group, [&](auto& part, int number) {
-      float* mine = sums ? sums + number * a.width : nullptr;
-      if (mine) zero(part, mine);
-      for (int64_t row = begin + number; row < end; row += groups) grad_row(part, row, mine);
-    });
-    if (!sums || sums == partial) return;
-    group.sync();
-    group.for_each(a.width, [&](int64_t i) {
-      float sum = 0;
-      for (int number = 0; number < groups; ++number) sum += sums[number * a.width + i];
-      partial[i] = sum;
-    });
-  }
-
-  // Each thread clears the elements that it adds to in grad_row.
-  template <class Group>
-  LONGSHORE_BODY void zero(Group& group, float* sums) const {
-    group.for_each(a.width / kVector, [&](int64_t i) {
-      for (int k = 0; k < kVector; ++k) sums[i * kVector + k] = 0;
-    });
-  }
 
   template <class Group>
   LONGSHORE_BODY void grad_row(Group& group, int64_t row, float* sums) const {
@@ -176,23 +106,13 @@ void launch(const RmsNormArguments& a, const Launcher& launcher) {
 
 template <class Launcher>
 void launch(const RmsNormGradArguments& a, const Launcher& launcher) {
-  const int64_t blocks = rms_norm_partials(a.rows);
   with_float_type(a.dtype, [&]<class T>(T) {
     const bool fit = a.width % kVectorOf<T> == 0 &&
                      all_aligned({a.dy, a.x, a.weight, a.input_sum, a.dx, a.partials});
     with_vectors<T>(fit, [&]<int kVector>(std::integral_constant<int, kVector>) {
-      const auto threads = launcher.template threads<RmsNormGradBody<T, kVector, WholeBlock>>();
-      with_row_threads(a.width, a.width / kVector, threads,
-                       [&]<class RowThreads>(int groups, RowThreads) {
-                         int64_t scratch = groups * a.width * static_cast<int64_t>(sizeof(float));
-                         if (!a.partials || scratch > kMaxScratchBytes) scratch = 0;
-                         launcher(RmsNormGradBody<T, kVector, RowThreads>{a, blocks, scratch > 0},
-                                  blocks, scratch);
-                       });
+      launch_norm_grad(RmsNormGradRows<T, kVector>{a}, launcher);
     });
   });
-  if (a.partials)
-    launch_column_sum({a.partials, blocks, a.width, a.weight_sum, a.dweight}, launcher);
 }
 
 }  // namespace longshore::models

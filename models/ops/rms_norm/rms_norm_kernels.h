@@ -25,14 +25,10 @@ struct RmsNormGradArguments {
   const void* input_sum;  // null where there is none
   void* dx;
   // All three null where the weight has no gradient, weight_sum also where there is none yet.
-  float* partials;  // rms_norm_partials(rows) rows
+  float* partials;  // norm_partials(rows) rows
   const float* weight_sum;
   float* dweight;
 };
-
-// Ranges of rows whose shares of the weight's gradient are summed apart, then together in order:
-// enough for every GPU to be busy, and not so many that their memory traffic counts.
-inline int64_t rms_norm_partials(int64_t rows) { return rows < 512 ? rows : 512; }
 
 RmsNormArguments rms_norm_arguments(const KernelCall& call);
 RmsNormGradArguments rms_norm_grad_arguments(const KernelCall& call);

@@ -66,10 +66,14 @@ int64_t workspace_composed(const std::any&, std::span<const Type> in, std::span<
 
 // --- sum_in_order
 
-Types infer_sum_in_order(const std::any&, std::span<const Type> in) {
+// How many are added.
+int64_t summed(const std::any& attrs) { return std::any_cast<int64_t>(attrs); }
+
+Types infer_sum_in_order(const std::any& attrs, std::span<const Type> in) {
   expect_inputs(in, 1, 1, "sum_in_order");
-  expect(in[0].shape.rank() == 1 && in[0].dtype == Dtype::float64, "sum_in_order",
-         "x is not f64 [k]");
+  expect(
+      in[0].shape.rank() == 1 && in[0].dtype == Dtype::float64 && summed(attrs) <= in[0].shape[0],
+      "sum_in_order", "x is not f64 [k], or has too few");
   return {{{1}, Dtype::float64}};
 }
 
@@ -77,24 +81,27 @@ Cost cost_sum_in_order(const std::any&, std::span<const Type> in, std::span<cons
   return {.flops = static_cast<double>(in[0].shape.count()), .bytes = operand_bytes(in, out)};
 }
 
-double added_in_order(const Ref& x) {
+double added_in_order(const Ref& x, int64_t count) {
   double sum = 0;
-  for (int64_t i = 0; i < x.type.shape.count(); ++i) sum += x.as<double>()[i];
+  for (int64_t i = 0; i < count; ++i) sum += x.as<double>()[i];
   return sum;
 }
 
 void run_sum_in_order_cpu(const KernelCall& call) {
-  *call.out[0].as<double>() = added_in_order(call.in[0]);
+  *call.out[0].as<double>() = added_in_order(call.in[0], summed(call.attrs));
 }
 
-// Of none at all it is 0.
 at::Tensor composed_in_order(const KernelCall& call) {
-  const at::Tensor x = tensor(call, call.in[0]);
-  return x.size(0) == 0 ? x.sum() : x.cumsum(0).select(0, -1);
+  return tensor(call, call.in[0]).cumsum(0).select(0, -1);
 }
 
 void run_sum_in_order_composed(const KernelCall& call) {
-  tensor(call, call.out[0]).copy_(composed_in_order(call).view({1}));
+  at::Tensor out = tensor(call, call.out[0]);
+  const int64_t count = summed(call.attrs);
+  if (count == 0)
+    out.zero_();
+  else
+    out.copy_(tensor(call, call.in[0]).narrow(0, 0, count).cumsum(0).narrow(0, count - 1, 1));
 }
 
 // --- clip
@@ -121,7 +128,7 @@ std::string print_clip(const std::any& attrs) {
 
 void run_clip_cpu(const KernelCall& call) {
   double threshold = std::any_cast<ClipAttrs>(call.attrs).threshold;
-  double norm = std::sqrt(added_in_order(call.in[0]));
+  double norm = std::sqrt(added_in_order(call.in[0], call.in[0].type.shape[0]));
   *call.out[0].as<float>() = clip_factor(norm, threshold);
   *call.out[1].as<float>() = static_cast<float>(norm);
 }
@@ -152,7 +159,7 @@ SquareSumArguments square_sum_arguments(const KernelCall& call) {
 }
 
 SumInOrderArguments sum_in_order_arguments(const KernelCall& call) {
-  return {.count = call.in[0].type.shape.count(),
+  return {.count = summed(call.attrs),
           .x = call.in[0].as<double>(),
           .result = call.out[0].as<double>()};
 }
@@ -193,7 +200,9 @@ const Op clip_op{.name = "clip",
 
 Var square_sum(Var x) { return x.trace->emit(square_sum_op, {}, {x})[0]; }
 
-Var sum_in_order(Var x) { return x.trace->emit(sum_in_order_op, {}, {x})[0]; }
+Var sum_in_order(Var x) { return sum_in_order(x, x.type().shape.count()); }
+
+Var sum_in_order(Var x, int64_t count) { return x.trace->emit(sum_in_order_op, count, {x})[0]; }
 
 float clip_factor(double norm, double threshold) {
   const double factor = threshold > 0 && !(norm <= threshold) ? threshold / norm : 1;

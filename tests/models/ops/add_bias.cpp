@@ -33,8 +33,24 @@ OpCase add_bias_case(int64_t b, int64_t t, int64_t c) {
           .adjust = {}};
 }
 
+// A bias for each position.
+OpCase positions_case(int64_t b, int64_t t, int64_t c) {
+  return {.name = named("add_bias, positions", b, t, c),
+          .trace =
+              [=](Dtype dtype) {
+                Trace trace("add_positions");
+                Var x = trace.input("x", {{b, t, c}, dtype});
+                trace.output(add_bias(x, trace.weight("bias", {{t, c}, dtype}, kTrained)));
+                return trace.finish();
+              },
+          .integers = {},
+          .plain = [](const Tensors& in) { return std::vector{in.at("x") + in.at("bias")}; },
+          .adjust = {}};
+}
+
 std::vector<OpCase> small() {
   return {
+      positions_case(2, 3, 5),
       add_bias_case(1, 1, 1),
       add_bias_case(2, 3, 5),
   };
@@ -42,10 +58,8 @@ std::vector<OpCase> small() {
 
 std::vector<OpCase> large() {
   return {
-      add_bias_case(1, 1, 7),
-      add_bias_case(1, 63, 33),
-      add_bias_case(3, 111, 121),
-      add_bias_case(2, 300, 160),
+      add_bias_case(1, 1, 7),     add_bias_case(1, 63, 33),  add_bias_case(3, 111, 121),
+      add_bias_case(2, 300, 160), positions_case(5, 41, 48),
   };
 }
 

@@ -32,25 +32,10 @@ OpCase embedding_case(int64_t b, int64_t t, int64_t vocabulary, int64_t c, int64
           .adjust = {}};
 }
 
-OpCase take_rows_case(int64_t b, int64_t t, int64_t c, int64_t rows) {
-  return {.name = named("take_rows", b, t, c, rows),
-          .trace =
-              [=](Dtype dtype) {
-                Trace trace("take_rows");
-                Var x = trace.input("x", {{b, t, c}, dtype});
-                trace.output(take_rows(x, trace.batch("rows", ints({rows}))));
-                return trace.finish();
-              },
-          .integers = {{"rows", random_integers({rows}, b * t, 5)}},
-          .plain = {},
-          .adjust = {}};
-}
-
 std::vector<OpCase> small() {
   return {
       embedding_case(1, 1, 1, 1),
       embedding_case(2, 5, 4, 3),
-      take_rows_case(2, 3, 4, 5),
   };
 }
 
@@ -59,7 +44,6 @@ std::vector<OpCase> large() {
       embedding_case(1, 1, 11, 1),       embedding_case(2, 300, 40, 33),
       embedding_case(2, 300, 40, 33, 7), embedding_case(2, 100, 40, 64, 0),
       embedding_case(4, 256, 1000, 320), embedding_case(1, 9, 3, 4100),
-      take_rows_case(3, 100, 33, 17),    take_rows_case(1, 9, 320, 1),
   };
 }
 
@@ -74,7 +58,6 @@ constexpr OpTraits kOps[] = {
      .tolerance = {1e-6, 1e-6},
      .workspace = WorkspaceUse::all,
      .emulated = emulated_launch<embedding_grad_arguments>()},
-    {.op = &take_rows_op, .tolerance = {0, 0}},
 };
 
 }  // namespace

@@ -51,6 +51,28 @@ OpCase shared_linear_case(int64_t b, int64_t t, int64_t k, int64_t n) {
           .adjust = {}};
 }
 
+// The weight is used both ways.
+OpCase transposed_linear_case(int64_t b, int64_t t, int64_t n, int64_t k) {
+  return {.name = named("linear, transposed", b, t, n, k),
+          .trace =
+              [=](Dtype dtype) {
+                Trace trace("transposed_linear");
+                Var x = trace.input("x", {{b, t, n}, dtype});
+                Var w = trace.weight("w", {{n, k}, dtype}, kTrained);
+                Var y = transposed_linear(x, w);
+                trace.output(y);
+                trace.output(transposed_linear(linear(y, w), w));
+                return trace.finish();
+              },
+          .integers = {},
+          .plain =
+              [](const Tensors& in) {
+                at::Tensor w = in.at("w"), y = plain::linear(in.at("x"), w.t());
+                return std::vector{y, plain::linear(plain::linear(y, w), w.t())};
+              },
+          .adjust = {}};
+}
+
 // Added to what is there already.
 OpCase sum_linear_case(int64_t b, int64_t t, int64_t k, int64_t n) {
   return {.name = named("linear, sum", b, t, k, n),
@@ -95,16 +117,21 @@ OpCase lora_case(int64_t b, int64_t t, int64_t k, int64_t n, int64_t rank) {
 std::vector<OpCase> small() {
   return {
       linear_case(1, 1, 1, 1),     linear_case(2, 3, 5, 4),  shared_linear_case(2, 3, 4, 3),
-      sum_linear_case(1, 2, 5, 3), lora_case(2, 3, 5, 4, 3),
+      sum_linear_case(1, 2, 5, 3), lora_case(2, 3, 5, 4, 3), transposed_linear_case(2, 3, 5, 4),
   };
 }
 
 std::vector<OpCase> large() {
   return {
-      linear_case(1, 1, 7, 5),           linear_case(1, 3, 33, 17),
-      linear_case(2, 150, 96, 130),      linear_case(1, 700, 256, 300),
-      shared_linear_case(3, 67, 72, 24), sum_linear_case(1, 3, 33, 17),
-      sum_linear_case(2, 150, 96, 130),  lora_case(2, 150, 96, 130, 3),
+      linear_case(1, 1, 7, 5),
+      linear_case(1, 3, 33, 17),
+      linear_case(2, 150, 96, 130),
+      linear_case(1, 700, 256, 300),
+      shared_linear_case(3, 67, 72, 24),
+      sum_linear_case(1, 3, 33, 17),
+      sum_linear_case(2, 150, 96, 130),
+      lora_case(2, 150, 96, 130, 3),
+      transposed_linear_case(2, 67, 72, 24),
   };
 }
 

@@ -25,6 +25,8 @@ OpCase square_sum_case(int64_t n) {
                 trace.output(clipped.norm);
                 trace.output(clip(all, 0).factor);
                 trace.output(clip(sum_in_order(all), 0).norm);
+                trace.output(clip(sum_in_order(all, 1), 0).norm);
+                trace.output(clip(sum_in_order(all, 0), 0).norm);
                 trace.output(clip(all, 100 + 10 * std::sqrt(static_cast<double>(n))).factor);
                 return trace.finish();
               },

@@ -1,0 +1,14 @@
+#include "models/ops/kernels/cuda_group.cuh"
+#include "models/ops/layer_norm/layer_norm_body.h"
+
+namespace longshore::models {
+
+void launch_layer_norm(const LayerNormArguments& arguments, void* stream) {
+  launch(arguments, CudaLauncher(stream, "layer_norm"));
+}
+
+void launch_layer_norm_grad(const LayerNormGradArguments& arguments, void* stream) {
+  launch(arguments, CudaLauncher(stream, "layer_norm_grad"));
+}
+
+}  // namespace longshore::models

@@ -1,0 +1,10 @@
+#include "models/ops/kernels/cuda_group.cuh"
+#include "models/ops/rows/rows_body.h"
+
+namespace longshore::models {
+
+void launch_rows(const RowsArguments& arguments, void* stream) {
+  launch(arguments, CudaLauncher(stream, "rows"));
+}
+
+}  // namespace longshore::models
