@@ -1,6 +1,7 @@
 #include "data/rows/batch.h"
 
-#include <numeric>
+#include <algorithm>
+#include <type_traits>
 
 #include "base/error.h"
 
@@ -14,11 +15,19 @@ std::vector<T>& values_of(Batch::Values& values, const std::string& name) {
 }
 
 template <class T>
+T value_of(auto number) {
+  if constexpr (std::is_same_v<T, bfloat16>)
+    return to_bfloat16(static_cast<float>(number));
+  else
+    return static_cast<T>(number);
+}
+
+template <class T>
 std::vector<T> padded(const BatchInput& input, int64_t rows) {
-  std::vector<T> values(static_cast<size_t>(rows * input.per_row), static_cast<T>(input.padding));
-  for (int64_t row = 0; row < rows && input.counts; ++row) {
-    const auto begin = values.begin() + row * input.per_row;
-    std::iota(begin, begin + input.per_row, static_cast<T>(input.padding));
+  std::vector<T> values(static_cast<size_t>(rows * input.per_row));
+  for (size_t i = 0; i < values.size(); ++i) {
+    const auto place = static_cast<int32_t>(i % static_cast<size_t>(input.per_row));
+    values[i] = value_of<T>(input.padding + (input.counts ? place : 0));
   }
   return values;
 }
@@ -44,24 +53,47 @@ const std::vector<int32_t>& Batch::operator[](const std::string& name) const {
 Batch padding(const BatchSchema& schema) {
   Batch batch{.shape = schema.shape};
   for (const BatchInput& input : schema.inputs) {
-    if (input.element == Element::int32)
-      batch.inputs[input.name] = padded<int32_t>(input, schema.shape.rows);
-    else
-      batch.inputs[input.name] = padded<float>(input, schema.shape.rows);
+    Batch::Values& values = batch.inputs[input.name];
+    switch (input.element) {
+      case Element::int32:
+        values = padded<int32_t>(input, schema.shape.rows);
+        break;
+      case Element::float32:
+        values = padded<float>(input, schema.shape.rows);
+        break;
+      case Element::bfloat16:
+        values = padded<bfloat16>(input, schema.shape.rows);
+        break;
+    }
   }
   return batch;
 }
 
 template <class T>
-std::span<T> Row::part(const std::string& name) const {
-  const auto found = batch_.inputs.find(name);
-  if (found == batch_.inputs.end()) return {};
-  std::vector<T>& values = values_of<T>(found->second, name);
+std::span<T> Row::part(std::vector<T>& values) const {
   const size_t per_row = values.size() / static_cast<size_t>(batch_.shape.rows);
   return std::span(values).subspan(static_cast<size_t>(number_) * per_row, per_row);
 }
-template std::span<int32_t> Row::part(const std::string& name) const;
-template std::span<float> Row::part(const std::string& name) const;
+
+std::span<int32_t> Row::operator[](const std::string& name) const {
+  const auto found = batch_.inputs.find(name);
+  if (found == batch_.inputs.end()) return {};
+  return part(values_of<int32_t>(found->second, name));
+}
+
+void Row::write(const std::string& name, int64_t at, std::span<const float> values) const {
+  const auto found = batch_.inputs.find(name);
+  if (found == batch_.inputs.end()) return;
+  auto write_into = [&](auto& held) {
+    using T = typename std::decay_t<decltype(held)>::value_type;
+    if constexpr (std::is_same_v<T, int32_t>)
+      throw InternalError("batch input " + name + ": has no floating-point values");
+    else
+      std::ranges::transform(values, part(held).subspan(static_cast<size_t>(at)).begin(),
+                             [](float value) { return value_of<T>(value); });
+  };
+  std::visit(write_into, found->second);
+}
 
 void Row::put(int64_t at, int32_t segment, std::span<const int32_t> sequence,
               std::span<const uint8_t> carries_loss) const {

@@ -9,6 +9,8 @@
 #include <variant>
 #include <vector>
 
+#include "base/bfloat16.h"
+
 namespace longshore::data {
 
 // What text gives of each position: its token, the token after it or kIgnoredTarget, its number
@@ -25,7 +27,7 @@ struct BatchShape {
   int64_t length = 0;  // T
 };
 
-enum class Element : uint8_t { int32, float32 };
+enum class Element : uint8_t { int32, float32, bfloat16 };
 
 // An input of a model, with its values for one row, and what they are where a row holds nothing.
 struct BatchInput {
@@ -48,7 +50,8 @@ struct BatchSchema {
 };
 
 struct Batch {
-  using Values = std::variant<std::vector<int32_t>, std::vector<float>>;  // row-major
+  // Row-major.
+  using Values = std::variant<std::vector<int32_t>, std::vector<float>, std::vector<bfloat16>>;
 
   BatchShape shape;
   std::map<std::string, Values> inputs = {};
@@ -69,10 +72,13 @@ class Row {
  public:
   Row(Batch& batch, int64_t number) : batch_(batch), number_(number) {}
 
-  // The row's values of an input; none where the model does not read it. Throw InternalError where
-  // its values are of the other type.
-  std::span<int32_t> operator[](const std::string& name) const { return part<int32_t>(name); }
-  std::span<float> floats(const std::string& name) const { return part<float>(name); }
+  // The row's values of an input; none where the model does not read it. Throws InternalError where
+  // they are not int32.
+  std::span<int32_t> operator[](const std::string& name) const;
+  // Writes floating-point values of an input from `at` on, rounded to nearest where it has
+  // bfloat16; nothing where the model does not read it. Throws InternalError where its values are
+  // int32.
+  void write(const std::string& name, int64_t at, std::span<const float> values) const;
 
   // Puts a sequence of tokens at positions [at, at + sequence.size() - 1): its last token is a
   // target only, its first an input only. `carries_loss` has 1 or 0 for each token.
@@ -81,7 +87,7 @@ class Row {
 
  private:
   template <class T>
-  std::span<T> part(const std::string& name) const;
+  std::span<T> part(std::vector<T>& values) const;
 
   Batch& batch_;
   int64_t number_;

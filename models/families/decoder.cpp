@@ -1,5 +1,5 @@
 // B batch, T length, C width, H query heads, G key/value heads, D head_dim, F mlp_width,
-// V vocabulary.
+// V vocabulary; N images, R rows of each.
 #include "models/families/decoder.h"
 
 #include <algorithm>
@@ -10,6 +10,7 @@
 #include <string>
 
 #include "models/families/lora.h"
+#include "models/families/vision.h"
 #include "models/ir/add.h"
 #include "models/ir/trace.h"
 #include "models/ops/add_bias/add_bias.h"
@@ -20,6 +21,7 @@
 #include "models/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "models/ops/rms_norm/rms_norm.h"
 #include "models/ops/rope/rope.h"
+#include "models/ops/rows/rows.h"
 #include "models/ops/scale.h"
 #include "models/ops/soft_cap.h"
 #include "models/ops/swiglu.h"
@@ -28,6 +30,7 @@ namespace longshore::models {
 namespace {
 
 constexpr double kInitDeviation = 0.02;
+constexpr const char* kDecoderStage = "decoder";
 
 const Weight kMatrix{.init = {Init::Kind::normal, kInitDeviation}};
 const Weight kBias{.decay = Decay::no};
@@ -68,7 +71,8 @@ Var projection(const DecoderConfig& c, const LayerKind& kind, Var x, const Proje
 }
 
 Var embedding_weight(Trace& t, const DecoderConfig& c) {
-  return t.weight("model.embed_tokens.weight", {{c.vocabulary, c.width}, c.dtype}, kMatrix);
+  return t.weight(decoder_prefix(c) + "model.embed_tokens.weight",
+                  {{c.vocabulary, c.width}, c.dtype}, kMatrix);
 }
 
 Program embed(const DecoderConfig& c) {
@@ -78,6 +82,11 @@ Program embed(const DecoderConfig& c) {
   RopeTable table = rope_table(positions, c.head_dim, c.rope_base, c.rope_scaling);
   Var x = embedding(tokens, embedding_weight(t, c), c.pad_token);  // [B,T,C]
   if (traits(c).scales_embeddings) x = scale(x, std::sqrt(static_cast<double>(c.width)));
+  if (const auto& v = c.vision) {
+    Var rows = t.input("image_rows", {{v->images, v->image_tokens, c.width}, c.dtype});  // [N,R,C]
+    Var places = t.batch(kImagePlaces, {{v->images, v->image_tokens}, Dtype::int32}, {.value = -1});
+    x = replace_rows(x, rows, places);
+  }
   t.output(x);          // [B,T,C]
   t.output(table.cos);  // [B,T,D/2]
   t.output(table.sin);
@@ -138,7 +147,8 @@ Attended attention_block(const DecoderConfig& c, Var n, const RopeTable& table,
                                  .scale = query_scale(c),
                                  .window = kind.has_window ? c.window : 0,
                                  .soft_cap = c.attention_cap,
-                                 .deterministic = c.deterministic};
+                                 .deterministic = c.deterministic,
+                                 .mask = c.vision ? AttentionMask::blocks : AttentionMask::causal};
   Attended attended;
   Var context;  // [B,T,H*D]
   if (kind.cache_capacity > 0) {
@@ -149,9 +159,11 @@ Attended attention_block(const DecoderConfig& c, Var n, const RopeTable& table,
     context = cached.context;
     attended.cache = cached.cache;
   } else {
-    Var segments;
-    if (c.segments) segments = t.batch("segments", {{c.batch, c.length}, Dtype::int32});
-    context = attention(q, k, v, options, {.segments = segments});
+    const Type ids{{c.batch, c.length}, Dtype::int32};
+    AttentionRows rows;
+    if (c.segments) rows.segments = t.batch("segments", ids);
+    if (c.vision) rows.blocks = t.batch(kBlocks, ids);
+    context = attention(q, k, v, options, rows);
   }
   context = t.label(context, "context");
   attended.out = t.label(
@@ -195,27 +207,31 @@ Program head(const DecoderConfig& c, const HeadOptions& options) {
   Trace t("head");
   Var x = t.input("decoder_output", {{c.batch, c.length, c.width}, c.dtype});  // [B,T,C]
   auto weight = [&] {
-    return c.tied_embeddings
-               ? embedding_weight(t, c)
-               : t.weight("lm_head.weight", {{c.vocabulary, c.width}, c.dtype}, kMatrix);  // [V,C]
+    return c.tied_embeddings ? embedding_weight(t, c)
+                             : t.weight(decoder_prefix(c) + "lm_head.weight",
+                                        {{c.vocabulary, c.width}, c.dtype}, kMatrix);  // [V,C]
   };
   auto logits = [&](Var n, Var w) {
     Var y = linear(n, w);
     return c.logits_cap > 0 ? soft_cap(y, c.logits_cap) : y;
   };
   if (options.head == Head::logits) {
-    Var rows = t.batch("rows", {{options.rows}, Dtype::int32});         // [N]
-    Var n = norm(c, take_rows(x, rows), "model.norm.weight", c.width);  // [N,C]
-    t.output(logits(n, weight()));                                      // [N,V]
+    Var rows = t.batch("rows", {{options.rows}, Dtype::int32});                             // [N]
+    Var n = norm(c, take_rows(x, rows), decoder_prefix(c) + "model.norm.weight", c.width);  // [N,C]
+    t.output(logits(n, weight()));                                                          // [N,V]
     return t.finish();
   }
   Var targets =
       t.batch("targets", {{c.batch, c.length}, Dtype::int32}, {.value = kIgnoredTarget});  // [B,T]
-  Var n = norm(c, x, "model.norm.weight", c.width);  // [B,T,C]
+  Var n = norm(c, x, decoder_prefix(c) + "model.norm.weight", c.width);  // [B,T,C]
   Var w = weight();
   if (options.head == Head::hidden_states) {
     t.output(n);
     t.output(logits(n, w));  // [B,T,V]
+    if (const auto& v = c.vision) {
+      t.output(t.input("image_rows", {{v->images, v->image_tokens, c.width}, c.dtype}));
+      t.output(t.input("tower", {{v->images, v->patches(), v->width}, c.dtype}));
+    }
   }
   t.output(linear_cross_entropy(n, w, targets, {.soft_cap = c.logits_cap}), OutputRole::loss);
   return t.finish();
@@ -232,14 +248,15 @@ std::map<std::string, LoraProduct> adapters(const DecoderConfig& c, int layer) {
 }
 
 // The scan: a program for layers with a window and one for those without, as far as there are, and
-// for each set of adapters.
-Stage layers(const DecoderConfig& c, int64_t cache_capacity) {
-  Stage stage{.name = "decoder",
-              .weight_prefix = "model.layers.{}.",
+// for each set of adapters. It reads what the stage `embed` gives.
+Stage layers(const DecoderConfig& c, int64_t cache_capacity, int embed) {
+  Stage stage{.name = kDecoderStage,
+              .weight_prefix = decoder_prefix(c) + "model.layers.{}.",
               .programs = {},
               .layers = {},
-              .inputs = {{0, 0}, {0, 1}, {0, 2}}};
-  if (c.window_rope_base > 0) stage.inputs.insert(stage.inputs.end(), {{0, 3}, {0, 4}});
+              .inputs = {}};
+  for (int output = 0; output < (c.window_rope_base > 0 ? 5 : 3); ++output)
+    stage.inputs.push_back({embed, output});
   std::vector<LayerKind> kinds;
   std::array<int, 2> count_of{};  // without a window, with one
   for (int layer = 0; layer < c.layers; ++layer) {
@@ -258,27 +275,40 @@ Stage layers(const DecoderConfig& c, int64_t cache_capacity) {
   return stage;
 }
 
-Model three_stages(const DecoderConfig& config, int64_t cache_capacity,
-                   const HeadOptions& options) {
-  Model model{.name = "decoder", .stages = {}};
+Model all_stages(const DecoderConfig& config, int64_t cache_capacity, const HeadOptions& options) {
+  Model model{.name = "decoder", .stages = {}, .main_stage = kDecoderStage};
+  auto next = [&] { return static_cast<int>(model.stages.size()); };
+  std::vector<StageOutput> image_rows, head_inputs;
+  if (config.vision) {
+    const bool returns = options.head == Head::hidden_states;
+    model.stages =
+        vision_stages(config, next(), returns ? TowerOutput::returned : TowerOutput::inner);
+    image_rows = {{next() - 1, 0}};
+    if (returns) head_inputs = {{next() - 1, 0}, {next() - 1, 1}};
+  }
   model.stages.push_back({.name = "embed",
                           .weight_prefix = "",
                           .programs = {embed(config)},
                           .layers = {0},
-                          .inputs = {}});
-  model.stages.push_back(layers(config, cache_capacity));
+                          .inputs = std::move(image_rows)});
+  model.stages.push_back(layers(config, cache_capacity, next() - 1));
+  head_inputs.insert(head_inputs.begin(), {next() - 1, 0});
   model.stages.push_back({.name = "head",
                           .weight_prefix = "",
                           .programs = {head(config, options)},
                           .layers = {0},
-                          .inputs = {{1, 0}}});
+                          .inputs = std::move(head_inputs)});
   return model;
 }
 
 }  // namespace
 
+std::string decoder_prefix(const DecoderConfig& config) {
+  return config.vision ? "language_model." : "";
+}
+
 Model decoder(const DecoderConfig& config, const HeadOptions& options) {
-  Model model = three_stages(config, 0, options);
+  Model model = all_stages(config, 0, options);
   if (config.lora.rank > 0)
     set_trainable(model, is_lora_weight);
   else
@@ -287,7 +317,7 @@ Model decoder(const DecoderConfig& config, const HeadOptions& options) {
 }
 
 Model cached_decoder(const DecoderConfig& config, int64_t capacity) {
-  Model model = three_stages(config, capacity, {.head = Head::logits, .rows = config.batch});
+  Model model = all_stages(config, capacity, {.head = Head::logits, .rows = config.batch});
   connect(model);
   return model;
 }

@@ -1,8 +1,11 @@
 // decoder() and cached_decoder() trace decoders of all families, stage by stage.
 //
-// Weights have Hugging Face's names. Stages: `embed` (token ids to the first carry, and the
-// rotation tables), `decoder` (the scan), `head` (final norm, output projection, loss).
+// Weights have Hugging Face's names. Stages: those of vision.h, where images are read; `embed`
+// (token ids to the first carry, with the images' rows at their places, and the rotation tables),
+// `decoder` (the scan), `head` (final norm, output projection, loss).
 #pragma once
+
+#include <string>
 
 #include "models/families/decoder_config.h"
 #include "models/ir/model.h"
@@ -11,9 +14,11 @@ namespace longshore::models {
 
 // What the head computes.
 enum class Head {
-  loss,           // batch `targets` i32 [B,T] -> sum of token losses
-  logits,         // batch `rows` i32 [N] -> logits [N,V] of chosen positions, in `dtype`
-  hidden_states,  // batch `targets` -> final norm [B,T,C] and logits [B,T,V], in `dtype`; the loss
+  loss,    // batch `targets` i32 [B,T] -> sum of token losses
+  logits,  // batch `rows` i32 [N] -> logits [N,V] of chosen positions, in `dtype`
+  // batch `targets` -> final norm [B,T,C] and logits [B,T,V], in `dtype`; with images their rows
+  // [N,R,C] and what the tower gives [N,P,E]; the loss
+  hidden_states,
 };
 
 struct HeadOptions {
@@ -22,8 +27,14 @@ struct HeadOptions {
 };
 
 // Batch inputs: `tokens` i32 [B,T], `positions` i32 [B,T], `segments` where there are, and the
-// head's.
+// head's. With images also `pixel_values` (vision.h); `image_places` i32 [N,R], where in the
+// flattened [B*T] the rows of each image go, or -1; and `blocks` i32 [B,T], the positions that see
+// each other both ways (AttentionMask::blocks).
 Model decoder(const DecoderConfig& config, const HeadOptions& head = {});
+
+// What names of the decoder's weights begin with: "", or "language_model." where it reads images,
+// as in published folders.
+std::string decoder_prefix(const DecoderConfig& config);
 
 // The same decoder, for text that is made token by token: each run takes the next T tokens of every
 // row, whose places in it are `positions`, and keeps their keys and values. Each layer has the

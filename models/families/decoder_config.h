@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "models/families/family.h"
 #include "models/families/lora_config.h"
+#include "models/families/vision_config.h"
 #include "models/ir/types.h"
 #include "models/ops/rope/rope_scaling.h"
 
@@ -47,6 +49,7 @@ struct DecoderConfig {
   int64_t pad_token = -1;  // pad_token_id
   LoraConfig lora;         // adapters; with them all other weights are frozen
   bool segments = false;   // the batch has input `segments` i32 [B,T]: packed documents
+  std::optional<VisionConfig> vision = {};  // of a decoder that reads images too
 
   bool operator==(const DecoderConfig&) const = default;
 };

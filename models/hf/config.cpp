@@ -14,6 +14,7 @@
 #include "models/families/fields.h"
 #include "models/hf/json_reader.h"
 #include "models/hf/text_model.h"
+#include "models/hf/vision.h"
 
 namespace longshore::models {
 namespace {
@@ -271,7 +272,7 @@ void read_dtype(const json& object, DecoderConfig& config) {
 std::vector<std::string> model_types() {
   std::vector<std::string> names;
   for (const Family* family : families()) names.emplace_back(family->name);
-  names.emplace_back("gemma3");
+  for (const char* type : {"gemma3", "paligemma"}) names.emplace_back(type);
   return names;
 }
 
@@ -280,12 +281,20 @@ struct Reading {
   std::vector<UnknownKey> unknown_keys;
 };
 
-Reading read_decoder(std::string_view text) {
+Reading read_decoder(std::string_view text, Images images) {
   const json object = parse_object(text);
   JsonReader reader(object);
   const std::string type = reader.word("model_type", model_types());
-  if (type == "gemma3") return read_decoder(text_model_config(text));
   Reading reading;
+  if (const VisionFamily* family = find_vision_family(type)) {
+    if (images == Images::ignore && family->has_prefix)
+      reader.refuse("model_type", "a model of text: this one sees no text as its text model would");
+    reading = read_decoder(text_model_config(text), images);
+    if (images == Images::read)
+      reading.decoder.vision =
+          read_vision_config(object, reading.decoder.width, reading.unknown_keys);
+    return reading;
+  }
   DecoderConfig& decoder = reading.decoder;
   decoder.family = find_family(type);
   read_sizes(reader, decoder);
@@ -302,8 +311,8 @@ Reading read_decoder(std::string_view text) {
 
 }  // namespace
 
-DecoderConfig parse_hf_config(std::string_view text, UnknownKeys unknown) {
-  const Reading reading = read_decoder(text);
+DecoderConfig parse_hf_config(std::string_view text, UnknownKeys unknown, Images images) {
+  const Reading reading = read_decoder(text, images);
   if (reading.unknown_keys.empty() || unknown == UnknownKeys::ignore) return reading.decoder;
   ProblemList problems;
   for (const UnknownKey& key : reading.unknown_keys)
@@ -312,9 +321,9 @@ DecoderConfig parse_hf_config(std::string_view text, UnknownKeys unknown) {
   throw DataError(problems.text() + "; with allow_unknown_config_keys=true it is ignored");
 }
 
-std::vector<std::string> unknown_hf_keys(std::string_view text) {
+std::vector<std::string> unknown_hf_keys(std::string_view text, Images images) {
   std::vector<std::string> names;
-  for (const UnknownKey& key : read_decoder(text).unknown_keys) names.push_back(key.name);
+  for (const UnknownKey& key : read_decoder(text, images).unknown_keys) names.push_back(key.name);
   return names;
 }
 

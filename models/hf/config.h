@@ -13,7 +13,11 @@ namespace longshore::models {
 
 enum class UnknownKeys : uint8_t { refuse, ignore };
 
-// The decoder that `text` describes (for a model that also reads images, its text model's), in the
+// Whether a model that also reads images is read whole, or as its text model.
+enum class Images : uint8_t { ignore, read };
+
+// The decoder that `text` describes (for a model that also reads images, its text model's unless
+// these are read), in the
 // older spelling of keys (rope_scaling, rope_theta, torch_dtype) or the newer one (rope_parameters,
 // dtype, layer_types); batch and length stay as they are by default, dtype is that of the weights
 // (float16 is read as float32). Throws DataError, naming the key, for what is missing, is not of
@@ -22,10 +26,11 @@ enum class UnknownKeys : uint8_t { refuse, ignore };
 //
 // A key that transformers' code of that family does not read changes nothing here either, whatever
 // its value; nor does null, which is as good as no key unless transformers tells them apart.
-DecoderConfig parse_hf_config(std::string_view text, UnknownKeys unknown = UnknownKeys::refuse);
+DecoderConfig parse_hf_config(std::string_view text, UnknownKeys unknown = UnknownKeys::refuse,
+                              Images images = Images::ignore);
 
 // The unknown keys of a text that parse_hf_config accepts with UnknownKeys::ignore.
-std::vector<std::string> unknown_hf_keys(std::string_view text);
+std::vector<std::string> unknown_hf_keys(std::string_view text, Images images = Images::ignore);
 
 // How many tokens a text may have, as the config.json `text` says; nothing where it does not.
 // Throws as parse_hf_config does.

@@ -1,8 +1,10 @@
 #include "models/hf/text_model.h"
 
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "base/error.h"
+#include "models/families/family.h"
 #include "models/hf/json_reader.h"
 
 namespace longshore::models {
@@ -15,24 +17,37 @@ constexpr const char* kTextConfig = "text_config";
 // Keys that say where images stand in a text, and what reads them.
 constexpr const char* kOfImages[] = {"vision_config",  "mm_tokens_per_image", "boi_token_index",
                                      "boi_token_id",   "eoi_token_index",     "eoi_token_id",
-                                     "image_token_id", "image_token_index"};
+                                     "image_token_id", "image_token_index",   "projection_dim",
+                                     "ignore_index"};
 
-// The defaults of transformers for gemma3_text that published files rely on.
-json gemma3_defaults() {
-  return {{"vocab_size", 262208}, {"num_attention_heads", 8},
-          {"head_dim", 256},      {"num_key_value_heads", 4},
-          {"rms_norm_eps", 1e-6}, {"max_position_embeddings", 131072},
+// The defaults of transformers that published files rely on.
+json defaults_of(const std::string& text_type) {
+  if (text_type == "gemma3_text")
+    return {{"vocab_size", 262208}, {"num_attention_heads", 8},
+            {"head_dim", 256},      {"num_key_value_heads", 4},
+            {"rms_norm_eps", 1e-6}, {"max_position_embeddings", 131072},
+            {"pad_token_id", 0}};
+  return {{"head_dim", 256},
+          {"rms_norm_eps", 1e-6},
+          {"max_position_embeddings", 8192},
           {"pad_token_id", 0}};
 }
 
-json gemma3_text_config(const json& object) {
+// Of the model's type, its text model's.
+std::vector<std::string> text_types(const std::string& type) {
+  if (type == "gemma3") return {"gemma3_text"};
+  if (type == "paligemma") return {"gemma", "gemma2"};
+  return {};
+}
+
+json text_config(const json& object, const std::vector<std::string>& types) {
   JsonReader reader(object);
   for (const char* key : kOfImages) reader.has(key);
   const json& said = reader.at(kTextConfig);
   expect_object(said, kTextConfig);
-  JsonReader(said, std::string(kTextConfig) + ".")
-      .word("model_type", {"gemma3_text"}, "gemma3_text");
-  json text = gemma3_defaults();
+  const std::string type =
+      JsonReader(said, std::string(kTextConfig) + ".").word("model_type", types, types[0]);
+  json text = defaults_of(type);
   text.update(said);
   for (const char* key : {"bos_token_id", "eos_token_id", "torch_dtype", "dtype",
                           "tie_word_embeddings", "transformers_version"})
@@ -40,10 +55,15 @@ json gemma3_text_config(const json& object) {
   // What nobody knows is reported with the text model's.
   for (const UnknownKey& key : reader.unknown_keys())
     if (!text.contains(key.name)) text[key.name] = object.at(key.name);
-  text["architectures"] = {"Gemma3ForCausalLM"};
-  text["model_type"] = "gemma3_text";
-  // The whole model never caps its logits, whatever is said here.
-  text["final_logit_softcapping"] = nullptr;
+  text["architectures"] = {find_family(type)->hf_class};
+  text["model_type"] = type;
+  if (type == "gemma3_text") {
+    // The whole model never caps its logits, whatever is said here.
+    text["final_logit_softcapping"] = nullptr;
+  } else {
+    // Said of the mask, which is the whole model's, and of images.
+    for (const char* key : {"use_bidirectional_attention", "num_image_tokens"}) text.erase(key);
+  }
   return text;
 }
 
@@ -51,9 +71,10 @@ json gemma3_text_config(const json& object) {
 
 std::string text_model_config(std::string_view text) {
   const json object = parse_object(text);
-  if (const auto type = object.find("model_type"); type == object.end() || *type != "gemma3")
-    return std::string(text);
-  return json_text(gemma3_text_config(object));
+  const auto type = object.find("model_type");
+  if (type == object.end() || !type->is_string()) return std::string(text);
+  const std::vector<std::string> types = text_types(type->get<std::string>());
+  return types.empty() ? std::string(text) : json_text(text_config(object, types));
 }
 
 std::optional<std::string> text_model_name(std::string_view tensor) {

@@ -1,6 +1,6 @@
 // The text model within a published model that also reads images: Gemma 3 of 4B and more
 // (model_type gemma3, Gemma Team 2025, arXiv 2503.19786), whose text model sees text as it would by
-// itself. Its folder is read as that of the text model (gemma3_text).
+// itself, and PaliGemma (paligemma), whose text model is a Gemma or Gemma 2.
 #pragma once
 
 #include <optional>

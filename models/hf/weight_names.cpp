@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "models/hf/text_model.h"
+#include "models/hf/vision.h"
 
 namespace longshore::models {
 namespace {
@@ -45,6 +46,11 @@ std::optional<std::string> hf_weight_name(std::string_view tensor) {
                               return name->starts_with(start);
                             });
   return lacks_prefix ? "model." + *name : name;
+}
+
+std::optional<std::string> hf_image_weight_name(std::string_view tensor) {
+  if (is_computed_buffer(tensor)) return std::nullopt;
+  return image_model_name(tensor);
 }
 
 }  // namespace longshore::models

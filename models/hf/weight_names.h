@@ -16,4 +16,7 @@ bool is_computed_buffer(std::string_view tensor);
 // what is no weight of it: computed buffers, and what reads images.
 std::optional<std::string> hf_weight_name(std::string_view tensor);
 
+// The same of a model that reads images: image_model_name's.
+std::optional<std::string> hf_image_weight_name(std::string_view tensor);
+
 }  // namespace longshore::models

@@ -87,6 +87,11 @@ const Op all_to_all_op{.name = "all_to_all",
                        .cost = cost<all_to_all_op>,
                        .print = print};
 
+bool is_collective(const Op& op) {
+  return &op == &all_gather_op || &op == &reduce_scatter_op || &op == &all_reduce_op ||
+         &op == &all_to_all_op;
+}
+
 Var all_gather(Var x, const Collective& among) {
   return x.trace->emit(all_gather_op, among, {x})[0];
 }

@@ -12,8 +12,9 @@ struct LabelInfo {
   std::string_view meaning;
 };
 
-// Layers that make several of them in one product would call it qkv_proj or mlpwi; policies know
-// these names too.
+// Layers that make several of them in one product would call it qkv_proj or mlpwi, which is also
+// the name where there is no gate; policies know these names too. Layers of a vision tower have the
+// same labels.
 inline constexpr std::array kDecoderLabels{
     LabelInfo{"decoder_layer_input", "the layer's input"},
     LabelInfo{"query_proj", "queries as attention reads them (normed, rotated, scaled)"},

@@ -1,5 +1,7 @@
 #include "models/ir/memory_kind.h"
 
+#include <cstddef>
+
 namespace longshore::models {
 
 const char* name(MemoryKind kind) {

@@ -58,6 +58,9 @@ struct Weight {
   Decay decay = Decay::yes;
   Init init;
   std::optional<Split> split = {};
+  // The tensor's shape in checkpoints, where that is another for the same elements. Then it is not
+  // split.
+  std::optional<Shape> saved_shape = {};
 };
 
 // What a batch input holds in a row that there is nothing for: the value at each position, or where

@@ -96,7 +96,9 @@ struct Parameter {
   int64_t offset = 0;  // elements from the bucket's start
 
   // As checkpoints have it.
-  models::Shape tensor_shape() const { return models::tensor_shape(type.shape, weight.split); }
+  models::Shape tensor_shape() const {
+    return weight.saved_shape.value_or(models::tensor_shape(type.shape, weight.split));
+  }
 };
 
 // A part of a bucket without gaps, all of it decayed or none of it.

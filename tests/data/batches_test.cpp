@@ -15,7 +15,12 @@
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
 
-namespace longshore::data {
+namespace longshore {
+
+// Of batches: to the bit.
+static bool operator==(bfloat16 a, bfloat16 b) { return a.bits == b.bits; }
+
+namespace data {
 namespace {
 
 using testing::HasSubstr;
@@ -330,7 +335,8 @@ class ScoredRows : public Rows {
   int64_t count() const override { return 1; }
   void read(int64_t, const Row& into) const override {
     into.put(0, 1, std::vector<int32_t>{7, 8, 9}, std::vector<uint8_t>(3, 1));
-    std::ranges::fill(into.floats("scores"), 0.5F);
+    into.write("scores", 0, std::vector{0.5F, 0.5F});
+    into.write("narrow", 0, std::vector{1 + 0x1p-9F});  // rounded to even
     std::ranges::fill(into["nobody's"], 1);
   }
 };
@@ -341,6 +347,7 @@ TEST(Batches, HoldWhatTheModelReads) {
                            {{.name = kTokens, .per_row = 3},
                             {.name = kTargets, .per_row = 3, .padding = kIgnoredTarget},
                             {.name = "scores", .element = Element::float32, .per_row = 2},
+                            {.name = "narrow", .element = Element::bfloat16, .per_row = 1},
                             {.name = "places", .per_row = 3, .padding = 4, .counts = true}});
   const Batch batch = sequential_batches(std::make_shared<ScoredRows>(), schema)(0);
   using Ints = std::vector<int32_t>;
@@ -349,7 +356,9 @@ TEST(Batches, HoldWhatTheModelReads) {
   EXPECT_EQ(batch["places"], (Ints{4, 5, 6, 4, 5, 6}));
   EXPECT_EQ(std::get<std::vector<float>>(batch.inputs.at("scores")),
             (std::vector<float>{0.5, 0.5, 0, 0}));
-  EXPECT_EQ(batch.inputs.size(), 4u);
+  EXPECT_TRUE(std::get<std::vector<bfloat16>>(batch.inputs.at("narrow")) ==
+              (std::vector{to_bfloat16(1), to_bfloat16(0)}));
+  EXPECT_EQ(batch.inputs.size(), 5u);
   EXPECT_EQ(batch.total_weights, 2);
   EXPECT_THROW(batch["scores"], InternalError);
   EXPECT_THROW(batch[kSegments], InternalError);
@@ -377,4 +386,5 @@ TEST(Batches, RefuseImpossibleShapes) {
 }
 
 }  // namespace
-}  // namespace longshore::data
+}  // namespace data
+}  // namespace longshore

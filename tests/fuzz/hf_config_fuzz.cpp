@@ -1,5 +1,5 @@
-// Any text as a config.json, of a text model or of a model with one: refused with a DataError, or a
-// decoder, which then can be written, or is refused with a ConfigError; and its dtype can be set.
+// Any text as a config.json, of a text model or of a model with one: refused with a DataError, with
+// what reads images or without, or a decoder, which then can be written, or is refused with a ConfigError; and its dtype can be set.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -12,6 +12,10 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace longshore::models;
   const std::string_view whole(reinterpret_cast<const char*>(data), size);
+  try {
+    parse_hf_config(whole, UnknownKeys::refuse, Images::read);
+  } catch (const longshore::DataError&) {
+  }
   try {
     const std::string text = text_model_config(whole);
     const DecoderConfig config = parse_hf_config(text);

@@ -210,7 +210,8 @@ class ProgramWriter {
       case 7:
         return random_.one_in(2) ? models::gelu(any()) : models::soft_cap(any(), kRandomCap);
       case 8:  // to the host and back
-        return models::put(models::put(any(), MemoryKind::pinned_host), MemoryKind::device);
+        return models::put(models::put(any(), models::MemoryKind::pinned_host),
+                           models::MemoryKind::device);
       case 10:
       case 11:
         return exchange(any());

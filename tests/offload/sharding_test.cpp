@@ -239,7 +239,7 @@ TEST(Sharding, OverDataDividesTheOptimizersStates) {
   EXPECT_GE(divided.at(".compute"), whole.at(".compute"));
 }
 
-// A table, and a bias behind it that is split over data; in one part, it is not.
+// A table, and a bias behind it that is split over data, if it has parts.
 models::Model biased_model(int64_t parts) {
   constexpr int64_t kRows = 2, kLength = 6, kWidth = 16, kVocabulary = 29;
   using enum models::Init::Kind;
@@ -249,7 +249,7 @@ models::Model biased_model(int64_t parts) {
   embed.output(models::embedding(embed.batch("tokens", ids), table));
   models::Trace head("head");
   models::Weight bias{.init = {normal, 0.5}};
-  bias.split = {{.dimension = 0, .parts = parts}};
+  if (parts > 1) bias.split = {{.dimension = 0, .parts = parts}};
   models::Var part = head.weight("bias", {{kWidth / parts}}, bias);
   const models::Collective replicas{models::Axis::data, parts};
   models::Var x = models::add_bias(head.input("x", {{kRows, kLength, kWidth}}),

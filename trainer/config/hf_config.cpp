@@ -18,7 +18,8 @@ constexpr uint64_t kMostMib = 1;
 
 }  // namespace
 
-HfConfig read_hf_config(const fs::path& folder, models::UnknownKeys unknown) {
+HfConfig read_hf_config(const fs::path& folder, models::UnknownKeys unknown,
+                        models::Images images) {
   const fs::path path = folder / kHfConfigFile;
   if (std::error_code error; fs::is_directory(folder, error) && !fs::exists(path, error)) {
     const bool is_run = fs::exists(folder / kModelFolder / kHfConfigFile, error);
@@ -31,10 +32,11 @@ HfConfig read_hf_config(const fs::path& folder, models::UnknownKeys unknown) {
                   .max_position_embeddings = {},
                   .unknown_keys = {}};
   try {
-    config.text = models::text_model_config(config.text);
-    config.decoder = models::parse_hf_config(config.text, unknown);
-    config.unknown_keys = models::unknown_hf_keys(config.text);
-    config.max_position_embeddings = models::max_position_embeddings(config.text);
+    config.decoder = models::parse_hf_config(config.text, unknown, images);
+    config.unknown_keys = models::unknown_hf_keys(config.text, images);
+    const std::string of_text = models::text_model_config(config.text);
+    config.max_position_embeddings = models::max_position_embeddings(of_text);
+    if (!config.decoder.vision) config.text = of_text;
   } catch (const DataError& error) {
     throw DataError(path_text(path) + ": " + error.what());
   }

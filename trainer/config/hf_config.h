@@ -16,7 +16,7 @@ namespace longshore::trainer {
 inline constexpr const char* kHfConfigFile = "config.json";
 
 struct HfConfig {
-  std::string text;  // of a model that also reads images, its text model's
+  std::string text;  // of a model that also reads images, but is not to, its text model's
   models::DecoderConfig decoder;
   std::optional<int64_t> max_position_embeddings;
   std::vector<std::string> unknown_keys;  // that were ignored
@@ -24,7 +24,8 @@ struct HfConfig {
 
 // Throws a DataError that names the file.
 HfConfig read_hf_config(const std::filesystem::path& folder,
-                        models::UnknownKeys unknown = models::UnknownKeys::refuse);
+                        models::UnknownKeys unknown = models::UnknownKeys::refuse,
+                        models::Images images = models::Images::ignore);
 
 // What allow_unknown_config_keys says.
 models::UnknownKeys unknown_keys(const Config& config);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <variant>
 
 #include "base/error.h"
@@ -15,14 +16,27 @@ static_assert(data::kIgnoredTarget == models::kIgnoredTarget);
 
 namespace {
 
+std::optional<data::Element> element_of(models::Dtype dtype) {
+  switch (dtype) {
+    case models::Dtype::int32:
+      return data::Element::int32;
+    case models::Dtype::float32:
+      return data::Element::float32;
+    case models::Dtype::bfloat16:
+      return data::Element::bfloat16;
+    default:
+      return std::nullopt;
+  }
+}
+
 data::BatchInput input_of(const models::Value& value, int64_t rows) {
-  const models::Dtype dtype = value.type.dtype;
+  const std::optional<data::Element> element = element_of(value.type.dtype);
   const int64_t count = value.type.shape.count();
-  if ((dtype != models::Dtype::int32 && dtype != models::Dtype::float32) || count % rows != 0)
+  if (!element || count % rows != 0)
     throw InternalError("batch input " + value.name + ": found " + models::text(value.type) +
-                        ", expected i32 or f32 values of " + std::to_string(rows) + " rows");
+                        ", expected i32, f32 or bf16 values of " + std::to_string(rows) + " rows");
   return {.name = value.name,
-          .element = dtype == models::Dtype::int32 ? data::Element::int32 : data::Element::float32,
+          .element = *element,
           .per_row = count / rows,
           .padding = value.padding.value,
           .counts = value.padding.counts};

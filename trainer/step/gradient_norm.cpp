@@ -12,6 +12,7 @@ namespace {
 using models::Dtype;
 using models::Program;
 using models::Trace;
+using models::Var;
 using offload::Category;
 using offload::MemoryKind;
 using offload::Operand;
@@ -23,9 +24,11 @@ Program square_sum_program(int64_t count) {
   return t.finish();
 }
 
+// Of `count` square sums, which may be none of the one that it reads.
 Program sum_program(int64_t count) {
   Trace t("sum");
-  t.output(models::sum_in_order(t.input("square_sums", {{count}, Dtype::float64})));
+  Var sums = t.input("square_sums", {{std::max<int64_t>(count, 1)}, Dtype::float64});
+  t.output(models::sum_in_order(sums, count));
   return t.finish();
 }
 
@@ -115,9 +118,10 @@ Operand GradientNorm::over_devices(const offload::Scope& scope) {
   for (int i = 0; i < std::ssize(groups_); ++i) {
     const auto [first, count, over_data] = groups_[i];
     const Operand sum{sums.buffer, sums.offset + i * size, {{1}, Dtype::float64}};
-    PlanBuilder::Bindings bindings{
-        Operand{square_sums_.buffer, square_sums_.offset + first * size, {{count}, Dtype::float64}},
-        sum};
+    const Operand group{square_sums_.buffer,
+                        square_sums_.offset + (count > 0 ? first : 0) * size,
+                        {{std::max(count, 1)}, Dtype::float64}};
+    PlanBuilder::Bindings bindings{group, sum};
     builder_.run(sum_program(count), bindings, scope);
     auto add_up = [&](offload::Axis axis) {
       builder_.collective(models::all_reduce_op, along(layout.mesh, axis), sum, sum, scope);

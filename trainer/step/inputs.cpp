@@ -14,7 +14,9 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "base/text.h"
+#include "data/images/patches.h"
 #include "data/safetensors/safetensors_writer.h"
+#include "models/families/vision.h"
 #include "trainer/config/config.h"
 #include "trainer/config/yaml.h"
 
@@ -24,15 +26,16 @@ namespace {
 using data::SafetensorsDtype;
 using data::SafetensorsTensor;
 
-const std::vector<std::string> kInputs{"input_ids", "labels", "attention_mask", "segment_ids",
-                                       "position_ids"};
+constexpr const char *kPixels = "pixel_values", *kTypes = "token_type_ids";
+const std::vector<std::string> kTextInputs{"input_ids", "labels", "attention_mask", "segment_ids",
+                                           "position_ids"};
 constexpr int64_t kNoLabel = -100;
 constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
 
 // Results that reference files hold in addition to their inputs.
 bool is_result(const std::string& name) {
   static const std::set<std::string> kNames{"logits", "base_logits", "token_loss", "loss"};
-  constexpr std::array kGroups{"hidden.", "grad.", "grad_adapter."};
+  constexpr std::array kGroups{"hidden.", "grad.", "grad_adapter.", "grad_lm_attention."};
   return kNames.contains(name) ||
          std::ranges::any_of(kGroups, [&](const char* group) { return name.starts_with(group); });
 }
@@ -51,11 +54,13 @@ struct Range {
 
 class Reader {
  public:
-  explicit Reader(const std::filesystem::path& path) : file_(path) {
+  Reader(const std::filesystem::path& path, bool reads_images) : file_(path) {
+    std::vector<std::string> inputs = kTextInputs;
+    if (reads_images) inputs.insert(inputs.end(), {kPixels, kTypes});
     for (const SafetensorsTensor& tensor : file_.tensors())
-      if (std::ranges::find(kInputs, tensor.name) == kInputs.end() && !is_result(tensor.name))
+      if (std::ranges::find(inputs, tensor.name) == inputs.end() && !is_result(tensor.name))
         fail(excerpt(tensor.name), "a tensor that is no input of a probe",
-             join(kInputs) + ", or results: logits, token_loss, loss, hidden.*, grad.*");
+             join(inputs) + ", or results: logits, token_loss, loss, hidden.*, grad.*");
     shape_ = find_shape();
   }
 
@@ -83,6 +88,8 @@ class Reader {
     }
     return values;
   }
+
+  const SafetensorsTensor& tensor(const std::string& name) const { return file_.at(name); }
 
   [[noreturn]] void fail(const std::string& tensor, const std::string& found,
                          const std::string& expected) const {
@@ -162,10 +169,69 @@ void check_segments(const Reader& reader, const std::vector<int32_t>& segments) 
   }
 }
 
+// In the flattened batch, where the model's image tokens are.
+std::vector<int32_t> image_places(const std::vector<int32_t>& tokens,
+                                  const models::VisionConfig& vision) {
+  std::vector<int32_t> places;
+  for (size_t i = 0; i < tokens.size(); ++i)
+    if (tokens[i] == vision.image_token) places.push_back(static_cast<int32_t>(i));
+  return places;
+}
+
+// Images' tokens and prompt are a block, or each run of images' tokens is one.
+std::vector<int32_t> blocks(const Reader& reader, const models::VisionConfig& vision) {
+  const std::vector<int32_t> types = reader.read(kTypes, {.high = 1});
+  std::vector<int32_t> real(types.size(), 1);
+  if (reader.has("attention_mask")) real = reader.read("attention_mask", {.high = 1});
+  std::vector<int32_t> blocks(types.size());
+  const int32_t of_block = vision.family->has_prefix ? 0 : 1;
+  int32_t number = 0;
+  for (size_t i = 0; i < types.size(); ++i) {
+    if (types[i] != of_block || real[i] == 0) continue;
+    const bool begins_row = static_cast<int64_t>(i) % reader.shape().length == 0;
+    if (begins_row || blocks[i - 1] == 0) ++number;
+    blocks[i] = number;
+  }
+  return blocks;
+}
+
+void read_images(const Reader& reader, const models::VisionConfig& vision, data::Batch& batch) {
+  for (const char* name : {kPixels, kTypes})
+    if (!reader.has(name)) reader.fail(name, "nothing", "a tensor, since the model reads images");
+  const SafetensorsTensor& pixels = reader.tensor(kPixels);
+  const int64_t size = vision.image_size, rows = batch.shape.rows;
+  if (pixels.dtype != SafetensorsDtype::float32)
+    reader.fail(kPixels, data::name(pixels.dtype), "F32");
+  if (pixels.shape.size() != 4 || pixels.shape[0] == 0 || pixels.shape[0] % rows != 0 ||
+      pixels.shape != std::vector{pixels.shape[0], int64_t{3}, size, size})
+    reader.fail(kPixels, shape_text(pixels),
+                fmt::format("[N,3,{},{}], N a multiple of {}", size, size, rows));
+  const int64_t images = pixels.shape[0];
+  std::vector<int32_t> places = image_places(batch[data::kTokens], vision);
+  if (std::ssize(places) != images * vision.image_tokens)
+    reader.fail("input_ids",
+                fmt::format("{} times the image token {}", places.size(), vision.image_token),
+                fmt::format("{} for each of {} images", vision.image_tokens, images));
+  batch[models::kImagePlaces] = std::move(places);
+  batch[models::kBlocks] = blocks(reader, vision);
+  std::vector<float> planes(static_cast<size_t>(3 * size * size)), patches;
+  for (int64_t image = 0; image < images; ++image) {
+    std::memcpy(
+        planes.data(),
+        pixels.data.data() + image * std::ssize(planes) * static_cast<int64_t>(sizeof(float)),
+        planes.size() * sizeof(float));
+    const std::vector<float> of_image = data::to_patches(planes, size, vision.patch_size);
+    patches.insert(patches.end(), of_image.begin(), of_image.end());
+  }
+  batch.inputs[models::kPixelValues] = std::move(patches);
+}
+
 }  // namespace
 
-ProbeInputs read_probe_inputs(const std::filesystem::path& file, int64_t vocabulary) {
-  Reader reader(file);
+ProbeInputs read_probe_inputs(const std::filesystem::path& file,
+                              const models::DecoderConfig& model) {
+  const Reader reader(file, model.vision.has_value());
+  const int64_t vocabulary = model.vocabulary;
   ProbeInputs inputs{.batch = {.shape = reader.shape()}, .has_labels = reader.has("labels")};
   data::Batch& batch = inputs.batch;
   batch[data::kTokens] = reader.read("input_ids", {.high = vocabulary - 1});
@@ -182,11 +248,16 @@ ProbeInputs read_probe_inputs(const std::filesystem::path& file, int64_t vocabul
     reader.fail("labels", "no target to train",
                 fmt::format("at least one that is not {}, after the first column", kNoLabel));
   if (reader.has("attention_mask")) check_padding(reader, labels);
+  if (model.vision) read_images(reader, *model.vision, batch);
   if (reader.has("segment_ids")) {
     batch[data::kSegments] = reader.read("segment_ids", {});
     check_segments(reader, batch[data::kSegments]);
   }
   return inputs;
+}
+
+bool has_images(const std::filesystem::path& file) {
+  return data::SafetensorsFile(file).contains(kPixels);
 }
 
 void write_probe_inputs(const std::filesystem::path& file, const data::Batch& batch) {

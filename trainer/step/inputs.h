@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "data/rows/batches.h"
+#include "models/families/decoder_config.h"
 
 namespace longshore::trainer {
 
@@ -25,9 +26,21 @@ struct ProbeInputs {
 //   segment_ids     optional; runs of equal ids are documents that do not see each other
 //   position_ids    optional; otherwise 0, 1, ... in each row
 //
-// The file may also have tensors that a probe writes. Throws DataError, naming file and tensor, for
+// and of a model that reads images
+//
+//   pixel_values    float32 [N,3,S,S], N a multiple of B, in the order of the rows that have them;
+//                   each image has its tokens in input_ids. Rows may have different numbers of
+//                   images
+//   token_type_ids  PaliGemma: 0 for images and prompt, which see each other, and 1 behind them.
+//                   Gemma 3: 1 for tokens of images
+//
+// The file may also have results of a probe. Throws DataError, naming file and tensor, for
 // every other tensor, and for values that are not as said above.
-ProbeInputs read_probe_inputs(const std::filesystem::path& file, int64_t vocabulary);
+ProbeInputs read_probe_inputs(const std::filesystem::path& file,
+                              const models::DecoderConfig& model);
+
+// Whether the file has pixel_values. Throws DataError where it is none.
+bool has_images(const std::filesystem::path& file);
 
 // A batch of B rows of T positions as such a file, with labels, positions and, where the batch has
 // them, segments. It has

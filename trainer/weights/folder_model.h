@@ -12,6 +12,7 @@ namespace longshore::trainer {
 // empty. Throws DataError, naming the file.
 models::DecoderConfig read_folder_model(const std::filesystem::path& folder,
                                         const std::filesystem::path& adapter,
-                                        models::UnknownKeys unknown = models::UnknownKeys::refuse);
+                                        models::UnknownKeys unknown = models::UnknownKeys::refuse,
+                                        models::Images images = models::Images::ignore);
 
 }  // namespace longshore::trainer

@@ -24,12 +24,19 @@ namespace {
 namespace fs = std::filesystem;
 using offload::Parameter;
 
-constexpr const char *kHead = "lm_head.weight", *kEmbeddings = "model.embed_tokens.weight";
+std::string head_of(const models::DecoderConfig& model) {
+  return decoder_prefix(model) + "lm_head.weight";
+}
+std::string embeddings_of(const models::DecoderConfig& model) {
+  return decoder_prefix(model) + "model.embed_tokens.weight";
+}
 
 // transformers 5 computes with both, older releases with the embeddings alone.
-bool is_copy_of_embeddings(const data::SafetensorsFolder& weights) {
-  if (!weights.contains(kEmbeddings)) return true;  // which is said elsewhere
-  const data::SafetensorsTensor &head = weights.at(kHead), &embeddings = weights.at(kEmbeddings);
+bool is_copy_of_embeddings(const models::DecoderConfig& model,
+                           const data::SafetensorsFolder& weights) {
+  if (!weights.contains(embeddings_of(model))) return true;  // which is said elsewhere
+  const data::SafetensorsTensor &head = weights.at(head_of(model)),
+                                &embeddings = weights.at(embeddings_of(model));
   return head.dtype == embeddings.dtype && std::ranges::equal(head.data, embeddings.data);
 }
 
@@ -40,9 +47,11 @@ bool fits(const Parameter& parameter, const data::SafetensorsTensor& tensor) {
 }  // namespace
 
 data::SafetensorsFolder open_weights(const fs::path& folder, const models::DecoderConfig& model) {
-  data::SafetensorsFolder weights(folder, models::hf_weight_name);
-  if (model.tied_embeddings && weights.contains(kHead) && !weights.contains(kEmbeddings))
-    weights.rename(kHead, kEmbeddings);
+  data::SafetensorsFolder weights(
+      folder, model.vision ? models::hf_image_weight_name : models::hf_weight_name);
+  const std::string head = head_of(model), embeddings = embeddings_of(model);
+  if (model.tied_embeddings && weights.contains(head) && !weights.contains(embeddings))
+    weights.rename(head, embeddings);
   return weights;
 }
 
@@ -83,14 +92,14 @@ void check_tensors(const fs::path& folder, const offload::ParameterLayout& layou
   for (const std::string& name : names) {
     const data::SafetensorsDtype dtype = weights.at(name).dtype;
     const bool is_weight = layout.by_name.contains(name) && !models::is_lora_weight(name);
-    const bool is_tied_head = model.tied_embeddings && name == kHead;
+    const bool is_tied_head = model.tied_embeddings && name == head_of(model);
     if (!is_weight && !is_tied_head)
       problems.add("not expected: " + excerpt(name));
     else if (!data::is_floating_point(dtype))
       problems.add(fmt::format("{} is {}, expected F32, BF16, F16 or F64", excerpt(name),
                                data::name(dtype)));
-    else if (is_tied_head && !is_copy_of_embeddings(weights))
-      problems.add(name + " differs from " + kEmbeddings +
+    else if (is_tied_head && !is_copy_of_embeddings(model, weights))
+      problems.add(name + " differs from " + embeddings_of(model) +
                    ", expected a copy of it, or tie_word_embeddings: false");
   }
   if (!problems.empty())

@@ -112,7 +112,9 @@ std::string load_weights(const WeightSources& from, const DecoderConfig& model,
       fmt::format("weights: {}, {:.1f} M parameters", path_text(from.folder), elements / 1e6);
   if (odd != data::NonFinite{})
     text += fmt::format("; {} NaN and {} infinite", odd.nan_count, odd.infinity_count);
-  const HfConfig described = read_hf_config(from.folder, models::UnknownKeys::ignore);
+  const HfConfig described =
+      read_hf_config(from.folder, models::UnknownKeys::ignore,
+                     model.vision ? models::Images::read : models::Images::ignore);
   if (const std::string ignored = unknown_keys_text(described); !ignored.empty())
     text += "; " + ignored;
   if (const std::string buffers = computed_buffers_text(opened.of_model); !buffers.empty())

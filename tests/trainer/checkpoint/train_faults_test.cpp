@@ -541,7 +541,7 @@ TEST(NonFinite, StopsAndKeepsTheBatchAndTheCheckpoint) {
   EXPECT_FALSE(fs::exists(folder / "a/checkpoints/00000002"));
 
   EXPECT_TRUE(has(stopped.output, dump.string()));
-  const ProbeInputs inputs = read_probe_inputs(dump, 61);
+  const ProbeInputs inputs = read_probe_inputs(dump, {.vocabulary = 61});
   const data::Batch batch = data::synthetic_batches({2, 32}, 61, 0)(1);
   EXPECT_EQ(inputs.batch.total_weights, batch.total_weights);
   for (int64_t row = 0; row < 2; ++row)
@@ -560,7 +560,7 @@ TEST(NonFinite, KeepsEachMicroBatch) {
   for (int64_t i = 0; i < 2; ++i) {
     const fs::path dump = folder / fmt::format("a/non-finite-step-1-micro-batch-{}.safetensors", i);
     EXPECT_TRUE(has(stopped.output, dump.string()));
-    const std::vector<int32_t> found = read_probe_inputs(dump, 61).batch["tokens"],
+    const std::vector<int32_t> found = read_probe_inputs(dump, {.vocabulary = 61}).batch["tokens"],
                                expected = data::synthetic_batches({2, 32}, 61, 0)(2 + i)["tokens"];
     EXPECT_TRUE(std::equal(found.begin(), found.begin() + 32, expected.begin())) << dump;
   }

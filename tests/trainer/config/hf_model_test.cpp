@@ -46,7 +46,8 @@ TEST(ModelKeys, AreThoseOfTheWeightsWhereNoneAreGiven) {
   int folders = 0;
   for (const auto& entry : fs::directory_iterator(kModels)) {
     const fs::path folder = entry.path();
-    if (!fs::exists(folder / "config.json")) continue;
+    const bool reads_images = folder.filename().string().starts_with("paligemma");
+    if (!fs::exists(folder / "config.json") || reads_images) continue;
     const Config config = config_of("load_parameters_path: " + folder.string() + "\n");
     const models::DecoderConfig here = decoder_config(config, Target::cpu);
     models::DecoderConfig published = read_hf_config(folder).decoder;

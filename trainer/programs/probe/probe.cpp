@@ -16,6 +16,7 @@
 #include "base/printable.h"
 #include "base/text.h"
 #include "data/safetensors/safetensors_writer.h"
+#include "models/families/vision.h"
 #include "models/ir/labels.h"
 #include "offload/execution/arenas.h"
 #include "offload/execution/arguments.h"
@@ -26,6 +27,7 @@
 #include "trainer/config/help.h"
 #include "trainer/config/load_config.h"
 #include "trainer/config/model_config.h"
+#include "trainer/config/trainable_mask.h"
 #include "trainer/config/unused_keys.h"
 #include "trainer/config/validate.h"
 #include "trainer/planner/room.h"
@@ -50,7 +52,7 @@ using offload::Plan;
 // Of the backward pass alone.
 const std::vector<std::string>& keys_of_gradients() {
   static const std::vector<std::string> keys = [] {
-    std::vector<std::string> names{"remat_policy", "offload_layers"};
+    std::vector<std::string> names{"trainable_parameters_mask", "remat_policy", "offload_layers"};
     for (const models::LabelInfo& label : models::kDecoderLabels) names.emplace_back(label.name);
     names.insert(names.end(), {offload::kUnlabelled, "gradient_memory_host_offload"});
     return names;
@@ -121,7 +123,9 @@ class Probe {
     model_.length = inputs_.batch.shape.length;
     model_.segments = inputs_.batch.has(data::kSegments);
     model_.dtype = compute_dtype(config, target);
+    if (model_.vision) set_images();
     models::Model trained = models::decoder(model_);
+    apply_mask(config, trained);
     layout_ = offload::lay_out(trained, layout_options(config));
     StepOptions options = step_options({config, target}, trained);
     options.optimizer.reset();
@@ -164,6 +168,7 @@ class Probe {
     for (int layer = 0; layer < model_.layers; ++layer)
       add_carry("layers." + std::to_string(layer), layer + 1);
     results["hidden.final_norm"] = {carry, [=, this] { return output("output.0", carry); }};
+    if (model_.vision) add_vision(*model_.vision, results);
     results["logits"] = {logits_shape(), [this] { return output("output.1", logits_shape()); }};
     if (inputs_.has_labels) {
       results["loss"] = {{}, [this] { return std::vector{static_cast<float>(loss())}; }};
@@ -184,6 +189,34 @@ class Probe {
     return plans;
   }
 
+  // As the plans take them.
+  void set_images() {
+    models::VisionConfig& vision = *model_.vision;
+    data::Batch::Values& pixels = inputs_.batch.inputs.at(models::kPixelValues);
+    const auto& values = std::get<std::vector<float>>(pixels);
+    vision.images = std::ssize(values) / (vision.patches() * vision.patch_values());
+    if (model_.dtype != models::Dtype::bfloat16) return;
+    std::vector<bfloat16> narrow(values.size());
+    std::ranges::transform(values, narrow.begin(), to_bfloat16);
+    pixels = std::move(narrow);
+  }
+
+  void add_vision(const models::VisionConfig& vision,
+                  std::map<std::string, Result>& results) const {
+    const models::Shape tower{vision.images, vision.patches(), vision.width},
+        rows{vision.images, vision.image_tokens, model_.width};
+    auto add = [&](const std::string& name, const std::string& argument,
+                   const models::Shape& shape) {
+      results["hidden." + name] = {shape, [=, this] { return output(argument, shape); }};
+    };
+    add("vision.embed", offload::carry_name(models::kVisionStage, 0), tower);
+    for (int layer = 0; layer < vision.layers; ++layer)
+      add("vision.layers." + std::to_string(layer),
+          offload::carry_name(models::kVisionStage, layer + 1), tower);
+    add("projector", "output.2", rows);
+    add("vision.post_layernorm", "output.3", tower);
+  }
+
   void write_inputs() {
     write_batch(inputs_.batch, arguments_);
     float mean = 1 / static_cast<float>(inputs_.batch.total_weights);
@@ -202,7 +235,7 @@ class Probe {
       if (bucket.trainable == models::Trainable::no) continue;
       for (const offload::Parameter& parameter : bucket.parameters)
         results[gradient_name(parameter.name)] = {
-            parameter.type.shape, [&] {
+            parameter.tensor_shape(), [&] {
               models::Type type{parameter.type.shape, dtype(bucket, Copy::gradient)};
               return read_floats(arguments_, argument_name(bucket, Copy::gradient), type,
                                  parameter.offset * models::size_bytes(type.dtype));
@@ -240,8 +273,10 @@ void probe(const ProbeRequest& request) {
   validate_remat(config);
   models::Target target = choose_backend(config).target;
   require_dtype(config, target);
-  DecoderConfig model = read_folder_model(request.model, request.adapter, unknown_keys(config));
-  ProbeInputs inputs = read_probe_inputs(request.inputs, model.vocabulary);
+  DecoderConfig model =
+      read_folder_model(request.model, request.adapter, unknown_keys(config),
+                        has_images(request.inputs) ? models::Images::read : models::Images::ignore);
+  ProbeInputs inputs = read_probe_inputs(request.inputs, model);
   if (request.gradients && !inputs.has_labels)
     throw DataError(path_text(request.inputs) +
                     ": labels: found nothing, expected a tensor [B,T], as --gradients asks");
@@ -272,8 +307,9 @@ void probe(const ProbeRequest& request) {
 std::string probe_footer() {
   std::string text =
       "INPUTS holds input_ids [B,T], int64 or int32, and optionally labels (-100: not trained),\n"
-      "attention_mask (padding on the right), segment_ids and position_ids, as transformers has\n"
-      "them. The output, in float32: hidden.embed, hidden.layers.N, hidden.final_norm, logits;\n"
+      "attention_mask (padding on the right), segment_ids and position_ids, and for models that\n"
+      "read images pixel_values and token_type_ids, as transformers has them. The output, in "
+      "float32: hidden.embed, hidden.layers.N, hidden.final_norm, logits;\n"
       "with labels token_loss and loss; with --gradients grad.NAME, the gradients of loss;\n"
       "with --adapter all but the adapter is frozen, and its gradients are grad_adapter.NAME, as\n"
       "its file has the names.\n"

@@ -23,6 +23,9 @@ struct ProbeRequest {
 //   hidden.embed       [B,T,C]  what enters the first layer
 //   hidden.layers.N    [B,T,C]  what leaves layer N
 //   hidden.final_norm  [B,T,C]
+//   hidden.vision.embed, hidden.vision.layers.N, hidden.vision.post_layernorm, hidden.projector
+//                               where images are read: [N,P,E], and [N,R,C]
+//                               (models/families/vision.h)
 //   logits             [B,T,V]  after a soft-cap
 //
 // with labels also

@@ -79,7 +79,8 @@ TEST(ProbeInputs, AreABatch) {
     Tensors tensors = good_inputs();
     for (auto& [name, tensor] : tensors) tensor.dtype = dtype;
     tensors["hidden.layers.0"] = tensors["logits"] = {{1}, {0}};
-    ProbeInputs inputs = read_probe_inputs(write_inputs(folder / "inputs", tensors), 10);
+    ProbeInputs inputs =
+        read_probe_inputs(write_inputs(folder / "inputs", tensors), {.vocabulary = 10});
     using Values = std::vector<int32_t>;
     EXPECT_EQ(inputs.batch["tokens"], (Values{1, 2, 3, 9, 0, 5, 6, 7}));
     EXPECT_EQ(inputs.batch["targets"], (Values{2, -1, 9, -1, 5, 6, -1, -1}));
@@ -91,7 +92,7 @@ TEST(ProbeInputs, AreABatch) {
     EXPECT_TRUE(inputs.has_labels);
   }
   Tensors ids{{"input_ids", {{1, 3}, {1, 2, 3}}}};
-  ProbeInputs inputs = read_probe_inputs(write_inputs(folder / "inputs", ids), 10);
+  ProbeInputs inputs = read_probe_inputs(write_inputs(folder / "inputs", ids), {.vocabulary = 10});
   EXPECT_EQ(inputs.batch["targets"], std::vector<int32_t>(3, -1));
   EXPECT_EQ(inputs.batch["positions"], (std::vector<int32_t>{0, 1, 2}));
   EXPECT_FALSE(inputs.has_labels);
@@ -104,7 +105,7 @@ TEST(ProbeInputs, AreReadFromTheBatchOfAStep) {
   data::Batch batch = data::synthetic_batches({2, 4}, 10, 1)(0);
   for (size_t end : {3, 7}) batch["targets"][end] = data::kIgnoredTarget;
   write_probe_inputs(folder / "dump", batch);
-  const ProbeInputs inputs = read_probe_inputs(folder / "dump", 10);
+  const ProbeInputs inputs = read_probe_inputs(folder / "dump", {.vocabulary = 10});
   EXPECT_EQ(inputs.batch.total_weights, 6);
   for (size_t row = 0; row < 2; ++row)
     for (size_t i = 0; i < 4; ++i) {
@@ -172,11 +173,12 @@ TEST(ProbeInputs, ErrorsNameTensorFoundAndExpected) {
     if (b.value.shape != kShape && std::string(b.tensor) == "input_ids")
       tensors = {{b.tensor, b.value}};
     fs::path file = write_inputs(folder / "inputs", tensors);
-    std::string message = message_of<DataError>([&] { read_probe_inputs(file, 10); });
+    std::string message =
+        message_of<DataError>([&] { read_probe_inputs(file, {.vocabulary = 10}); });
     EXPECT_TRUE(message.starts_with(file.string() + ": " + b.message)) << message;
   }
   fs::path empty = write_inputs(folder / "inputs", {});
-  EXPECT_EQ(message_of<DataError>([&] { read_probe_inputs(empty, 10); }),
+  EXPECT_EQ(message_of<DataError>([&] { read_probe_inputs(empty, {.vocabulary = 10}); }),
             empty.string() + ": input_ids: found nothing, expected a tensor [B,T]");
   // 2^24 + 1 tokens: refused by the header, before any of them is read.
   Tensor many{{1, (1 << 24) + 1}, {}, SafetensorsDtype::int32};
@@ -184,8 +186,9 @@ TEST(ProbeInputs, ErrorsNameTensorFoundAndExpected) {
   data::SafetensorsWriter writer(folder / "many", {{"input_ids", many.dtype, many.shape}});
   writer.append("input_ids", std::as_bytes(std::span(data)));
   writer.finish();
-  EXPECT_THAT(message_of<DataError>([&] { read_probe_inputs(folder / "many", 10); }),
-              HasSubstr("at most 16777216 tokens"));
+  EXPECT_THAT(
+      message_of<DataError>([&] { read_probe_inputs(folder / "many", {.vocabulary = 10}); }),
+      HasSubstr("at most 16777216 tokens"));
 }
 
 // --- the program
