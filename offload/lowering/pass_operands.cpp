@@ -181,12 +181,17 @@ bool PassOperands::reduce_over_data(int bucket, const Operand& sum, MicroBatch m
   return true;
 }
 
-void PassOperands::gather_updated(int bucket, const Scope& scope) {
+void PassOperands::gather_updated(int bucket, Lane updated_on, const Scope& scope) {
   const Bucket& s = layout_.buckets[bucket];
   const Type all{{s.held.count}, s.dtype};
   const Operand at_home = home(bucket, Copy::compute, s.held.first, all);
-  const Operand mine = range(bucket, Copy::compute, s.updated.first, {{s.updated.count}, s.dtype});
   const bool is_here = builder_.kind(at_home) == MemoryKind::device;
+  const Type part{{s.updated.count}, s.dtype};
+  // What the host has updated is newer than a range of it that layers may have read.
+  const Operand mine = updated_on == Lane::host_compute && !is_here
+                           ? builder_.staged(home(bucket, Copy::compute, s.updated.first, part),
+                                             argument_name(s, Copy::compute) + ".updated_part")
+                           : range(bucket, Copy::compute, s.updated.first, part);
   const Operand gathered = is_here
                                ? at_home
                                : builder_.temporary(argument_name(s, Copy::compute) + ".updated",

@@ -66,9 +66,9 @@ class PassOperands {
   // just begun, until it returns true: then the gradient is there.
   bool continue_reduction(int bucket, MicroBatch micro_batch, const Scope& scope);
 
-  // Where replicas update a part each: gathers the bucket's compute weights once all parts are
-  // there.
-  void gather_updated(int bucket, const Scope& scope);
+  // Where replicas update a part each, on that lane: gathers the bucket's compute weights once all
+  // parts are there.
+  void gather_updated(int bucket, Lane updated_on, const Scope& scope);
 
   // All of a copy that this device has, for the compute lane.
   Operand held(int bucket, Copy copy);

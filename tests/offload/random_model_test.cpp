@@ -481,6 +481,7 @@ TEST(RandomModels, GiveTheBitsOfThePlainestPlanOnSeveralDevices) {
     models::Model model = random_model(seed, sizes);
     RandomOptions random(seed, model, dtype);
     TrainingOptions options = random.plain(model);
+    options.layout.shard_optimizer_over_data = mesh.data.size > 1 && seed % 2 == 0;
     if (DeviceMesh more = mesh; seed % 3 == 0) {
       more.fsdp.size = 2;
       if (all_update(model, options.layout, more)) mesh = more;

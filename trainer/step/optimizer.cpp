@@ -179,7 +179,7 @@ void Update::run(int chunks) {
 
 void Update::gather(int bucket) {
   if (layout_.shard_optimizer_over_data && layout_.buckets[bucket].split != offload::Axis::data)
-    operands_.gather_updated(bucket, {"weights", bucket, offload::Phase::optimizer});
+    operands_.gather_updated(bucket, options_.lane, {"weights", bucket, offload::Phase::optimizer});
 }
 
 bool Update::is_away(const offload::Bucket& bucket, Copy copy) const {
