@@ -1,5 +1,6 @@
 // Any text as a config.json, of a text model or of a model with one: refused with a DataError, with
-// what reads images or without, or a decoder, which then can be written, or is refused with a ConfigError; and its dtype can be set.
+// what reads images or without, or a decoder, which then can be written, or is refused with a
+// ConfigError; and its dtype can be set.
 #include <cstddef>
 #include <cstdint>
 #include <string>
