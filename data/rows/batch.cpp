@@ -24,11 +24,12 @@ T value_of(auto number) {
 
 template <class T>
 std::vector<T> padded(const BatchInput& input, int64_t rows) {
-  std::vector<T> values(static_cast<size_t>(rows * input.per_row));
-  for (size_t i = 0; i < values.size(); ++i) {
-    const auto place = static_cast<int32_t>(i % static_cast<size_t>(input.per_row));
-    values[i] = value_of<T>(input.padding + (input.counts ? place : 0));
-  }
+  std::vector<T> values(static_cast<size_t>(rows * input.per_row), value_of<T>(input.padding));
+  if (!input.counts) return values;
+  auto value = values.begin();
+  for (int64_t row = 0; row < rows; ++row)
+    for (int64_t place = 0; place < input.per_row; ++place)
+      *value++ = value_of<T>(input.padding + place);
   return values;
 }
 

@@ -3,15 +3,12 @@
 #pragma once
 
 #include "models/ops/kernels/column_sum_body.h"
+#include "models/ops/kernels/norm_partials.h"
 #include "models/ops/kernels/row_threads.h"
 #include "models/ops/kernels/thread_group.h"
 #include "models/ops/kernels/vectors.h"
 
 namespace longshore::models {
-
-// Ranges of rows whose shares of the weight's gradient are summed apart, then together in order:
-// enough for every GPU to be busy, and not so many that their memory traffic counts.
-inline int64_t norm_partials(int64_t rows) { return rows < 512 ? rows : 512; }
 
 // A block has a range of rows. A row's group adds what the row gives the weight's gradient to sums
 // of its own, in scratch memory, or for rows that are too long for it in the block's partial.

@@ -14,7 +14,7 @@
 #include "models/ops/add_bias/add_bias.h"
 #include "models/ops/kernels/aten.h"
 #include "models/ops/kernels/custom_kernel.h"
-#include "models/ops/kernels/norm_grad_body.h"
+#include "models/ops/kernels/norm_grad.h"
 #include "models/ops/kernels/simd.h"
 #include "models/ops/layer_norm/layer_norm_kernels.h"
 
@@ -24,19 +24,6 @@ namespace {
 struct Attrs {
   double epsilon;
 };
-
-struct GradAttrs {
-  bool weight_gradient;
-  bool input_sum, weight_sum;
-  Dtype weight_gradient_dtype;
-
-  int input_sum_index() const { return input_sum ? 5 : -1; }
-  int weight_sum_index() const { return weight_sum ? 5 + input_sum : -1; }
-};
-
-const GradAttrs& grad_attrs(const std::any& attrs) {
-  return std::any_cast<const GradAttrs&>(attrs);
-}
 
 // --- records
 
@@ -49,39 +36,17 @@ Types infer(const std::any&, std::span<const Type> in) {
   return {in[0], statistics, statistics};
 }
 
-Types infer_grad(const std::any& any, std::span<const Type> in) {
-  const GradAttrs& attrs = grad_attrs(any);
-  size_t count = 5 + attrs.input_sum + attrs.weight_sum;
-  expect_inputs(in, count, count, "layer_norm_grad");
-  expect(in[0] == in[1], "layer_norm_grad", "dy and x differ in type");
-  Types out{in[0]};
-  if (attrs.weight_gradient) out.push_back({in[2].shape, attrs.weight_gradient_dtype});
-  return out;
+Types infer_grad(const std::any& attrs, std::span<const Type> in) {
+  return infer_norm_grad(attrs, in, "layer_norm_grad");
 }
 
 void vjp(Backward& backward, const Node& node) {
-  ValueId x = node.in[0], weight = node.in[1], bias = node.in[2],
-          dy = backward.gradient(node.out[0]);
+  const ValueId x = node.in[0], weight = node.in[1], bias = node.in[2],
+                dy = backward.gradient(node.out[0]);
   if (backward.wants_gradient(bias)) accumulate_bias_grad(backward, dy, bias);
-  GradAttrs attrs{.weight_gradient = backward.wants_gradient(weight),
-                  .input_sum = false,
-                  .weight_sum = false,
-                  .weight_gradient_dtype = backward.weight_gradient_dtype()};
-  if (!attrs.weight_gradient && !backward.wants_gradient(x)) return;
-  std::vector<ValueId> in{dy, x, weight, node.out[1], node.out[2]};
-  if (backward.wants_gradient(x))
-    if (ValueId sum = backward.sum_so_far(x)) {
-      attrs.input_sum = true;
-      in.push_back(sum);
-    }
-  if (attrs.weight_gradient)
-    if (ValueId sum = backward.sum_so_far(weight)) {
-      attrs.weight_sum = true;
-      in.push_back(sum);
-    }
-  auto out = backward.emit(layer_norm_grad_op, attrs, std::move(in), x);
-  if (backward.wants_gradient(x)) backward.replace_sum(x, out[0]);
-  if (attrs.weight_gradient) backward.replace_sum(weight, out[1]);
+  if (backward.wants_gradient(weight) || backward.wants_gradient(x))
+    emit_norm_grad(backward, layer_norm_grad_op, {.operands = 5},
+                   {dy, x, weight, node.out[1], node.out[2]});
 }
 
 Cost cost(const std::any&, std::span<const Type> in, std::span<const Type> out) {
@@ -94,24 +59,8 @@ Cost cost_grad(const std::any&, std::span<const Type> in, std::span<const Type> 
 
 std::vector<Reuse> reuse(const std::any&, int) { return {{.out = 0, .in = 0}}; }
 
-std::vector<Reuse> reuse_grad(const std::any& any, int) {
-  const GradAttrs& attrs = grad_attrs(any);
-  std::vector<Reuse> choices;
-  if (attrs.input_sum) choices.push_back({.out = 0, .in = attrs.input_sum_index()});
-  choices.push_back({.out = 0, .in = 0});
-  if (attrs.weight_sum) choices.push_back({.out = 1, .in = attrs.weight_sum_index()});
-  return choices;
-}
-
 std::string print(const std::any& any) {
   return print_number("epsilon", std::any_cast<const Attrs&>(any).epsilon);
-}
-
-std::string print_grad(const std::any& any) {
-  const GradAttrs& attrs = grad_attrs(any);
-  return std::string(attrs.weight_gradient ? "input and weight" : "input") +
-         (attrs.input_sum ? ", adds to input's" : "") +
-         (attrs.weight_sum ? ", adds to weight's" : "");
 }
 
 // --- CPU
@@ -196,14 +145,8 @@ void run_cpu(const KernelCall& call) {
   });
 }
 
-// One partial gradient of the weight for each thread.
-int64_t workspace_grad_cpu(const std::any& any, std::span<const Type> in, std::span<const Type>) {
-  if (!grad_attrs(any).weight_gradient) return 0;
-  return omp_get_max_threads() * in[2].shape.count() * size_bytes(Dtype::float32);
-}
-
 void run_grad_cpu(const KernelCall& call) {
-  const GradAttrs& attrs = grad_attrs(call.attrs);
+  const NormGradAttrs& attrs = norm_grad_attrs(call.attrs);
   const int64_t rows = call.in[3].type.shape[0], width = call.in[2].type.shape[0];
   float* partial = reinterpret_cast<float*>(call.workspace.data());
   int64_t partials = static_cast<int64_t>(call.workspace.size()) / (width * sizeof(float));
@@ -218,14 +161,7 @@ void run_grad_cpu(const KernelCall& call) {
                      end - begin, width);
     });
   });
-  if (!attrs.weight_gradient) return;
-  float* dweight = call.out[1].as<float>();
-  const float* sum = attrs.weight_sum ? call.in[attrs.weight_sum_index()].as<float>() : nullptr;
-  for (int64_t i = 0; i < width; ++i) {
-    float total = sum ? sum[i] : 0.f;
-    for (int64_t p = 0; p < partials; ++p) total += partial[p * width + i];
-    dweight[i] = total;
-  }
+  add_norm_grad_partials(call);
 }
 
 // --- composition
@@ -250,7 +186,7 @@ void run_composed(const KernelCall& call) {
 }
 
 void run_grad_composed(const KernelCall& call) {
-  const GradAttrs& attrs = grad_attrs(call.attrs);
+  const NormGradAttrs& attrs = norm_grad_attrs(call.attrs);
   const auto wide = compute_type(call.in[0]);
   at::Tensor weight = tensor(call, call.in[2]).to(wide);
   at::Tensor means = tensor(call, call.in[3]).to(wide), rstds = tensor(call, call.in[4]).to(wide);
@@ -282,13 +218,6 @@ int64_t workspace_composed(const std::any&, std::span<const Type> in, std::span<
   return (kTemporaries * part + 6 * width + 8 * rows) * size_bytes(Dtype::float32) + (1 << 14);
 }
 
-// --- custom kernels on CUDA
-
-int64_t workspace_grad_own(const std::any& any, std::span<const Type> in, std::span<const Type>) {
-  if (!grad_attrs(any).weight_gradient) return 0;
-  return norm_partials(in[3].shape[0]) * in[2].shape.count() * size_bytes(Dtype::float32);
-}
-
 }  // namespace
 
 LayerNormArguments layer_norm_arguments(const KernelCall& call) {
@@ -305,7 +234,7 @@ LayerNormArguments layer_norm_arguments(const KernelCall& call) {
 }
 
 LayerNormGradArguments layer_norm_grad_arguments(const KernelCall& call) {
-  const GradAttrs& attrs = grad_attrs(call.attrs);
+  const NormGradAttrs& attrs = norm_grad_attrs(call.attrs);
   LayerNormGradArguments arguments{
       .dtype = call.out[0].type.dtype,
       .rows = call.in[3].type.shape[0],
@@ -340,12 +269,12 @@ const Op layer_norm_grad_op{
     .name = "layer_norm_grad",
     .infer = infer_grad,
     .cost = cost_grad,
-    .print = print_grad,
-    .reuse = reuse_grad,
+    .print = print_norm_grad,
+    .reuse = reuse_norm_grad,
     .recompute_cost = RecomputeCost::low,
-    .cpu = {run_grad_cpu, workspace_grad_cpu},
+    .cpu = {run_grad_cpu, norm_grad_partials_bytes},
     .cuda = {custom_kernel<launch_layer_norm_grad, layer_norm_grad_arguments>(),
-             workspace_grad_own},
+             custom_norm_grad_bytes},
     .cuda_composed = {run_grad_composed, workspace_composed<14, 2>},
     .reference = {run_grad_composed}};
 

@@ -13,7 +13,7 @@
 #include "models/ir/print.h"
 #include "models/ops/kernels/aten.h"
 #include "models/ops/kernels/custom_kernel.h"
-#include "models/ops/kernels/norm_grad_body.h"
+#include "models/ops/kernels/norm_grad.h"
 #include "models/ops/kernels/simd.h"
 #include "models/ops/rms_norm/rms_norm_kernels.h"
 
@@ -24,20 +24,6 @@ struct Attrs {
   double epsilon;
   double weight_offset;
 };
-
-struct GradAttrs {
-  double weight_offset;
-  bool weight_gradient;
-  bool input_sum, weight_sum;
-  Dtype weight_gradient_dtype;
-
-  int input_sum_index() const { return input_sum ? 4 : -1; }
-  int weight_sum_index() const { return weight_sum ? 4 + input_sum : -1; }
-};
-
-const GradAttrs& grad_attrs(const std::any& attrs) {
-  return std::any_cast<const GradAttrs&>(attrs);
-}
 
 std::string print_offset(double weight_offset) {
   if (weight_offset == 0) return "";
@@ -54,37 +40,14 @@ Types infer(const std::any&, std::span<const Type> in) {
   return {in[0], {{in[0].shape.count() / in[1].shape[0]}, reduction_dtype(in[0].dtype)}};
 }
 
-Types infer_grad(const std::any& any, std::span<const Type> in) {
-  const GradAttrs& attrs = grad_attrs(any);
-  size_t count = 4 + attrs.input_sum + attrs.weight_sum;
-  expect_inputs(in, count, count, "rms_norm_grad");
-  expect(in[0] == in[1], "rms_norm_grad", "dy and x differ in type");
-  Types out{in[0]};
-  if (attrs.weight_gradient) out.push_back({in[2].shape, attrs.weight_gradient_dtype});
-  return out;
+Types infer_grad(const std::any& attrs, std::span<const Type> in) {
+  return infer_norm_grad(attrs, in, "rms_norm_grad");
 }
 
 void vjp(Backward& backward, const Node& node) {
-  ValueId x = node.in[0], weight = node.in[1];
-  GradAttrs attrs{.weight_offset = std::any_cast<const Attrs&>(node.attrs).weight_offset,
-                  .weight_gradient = backward.wants_gradient(weight),
-                  .input_sum = false,
-                  .weight_sum = false,
-                  .weight_gradient_dtype = backward.weight_gradient_dtype()};
-  std::vector<ValueId> in{backward.gradient(node.out[0]), x, weight, node.out[1]};
-  if (backward.wants_gradient(x))
-    if (ValueId sum = backward.sum_so_far(x)) {
-      attrs.input_sum = true;
-      in.push_back(sum);
-    }
-  if (attrs.weight_gradient)
-    if (ValueId sum = backward.sum_so_far(weight)) {
-      attrs.weight_sum = true;
-      in.push_back(sum);
-    }
-  auto out = backward.emit(rms_norm_grad_op, attrs, std::move(in), x);
-  if (backward.wants_gradient(x)) backward.replace_sum(x, out[0]);
-  if (attrs.weight_gradient) backward.replace_sum(weight, out[1]);
+  const double offset = std::any_cast<const Attrs&>(node.attrs).weight_offset;
+  emit_norm_grad(backward, rms_norm_grad_op, {.operands = 4, .weight_offset = offset},
+                 {backward.gradient(node.out[0]), node.in[0], node.in[1], node.out[1]});
 }
 
 Cost cost(const std::any&, std::span<const Type> in, std::span<const Type> out) {
@@ -97,25 +60,9 @@ Cost cost_grad(const std::any&, std::span<const Type> in, std::span<const Type> 
 
 std::vector<Reuse> reuse(const std::any&, int) { return {{.out = 0, .in = 0}}; }
 
-std::vector<Reuse> reuse_grad(const std::any& any, int) {
-  const GradAttrs& attrs = grad_attrs(any);
-  std::vector<Reuse> choices;
-  if (attrs.input_sum) choices.push_back({.out = 0, .in = attrs.input_sum_index()});
-  choices.push_back({.out = 0, .in = 0});
-  if (attrs.weight_sum) choices.push_back({.out = 1, .in = attrs.weight_sum_index()});
-  return choices;
-}
-
 std::string print(const std::any& any) {
   const Attrs& attrs = std::any_cast<const Attrs&>(any);
   return print_number("epsilon", attrs.epsilon) + print_offset(attrs.weight_offset);
-}
-
-std::string print_grad(const std::any& any) {
-  const GradAttrs& attrs = grad_attrs(any);
-  return std::string(attrs.weight_gradient ? "input and weight" : "input") +
-         (attrs.input_sum ? ", adds to input's" : "") +
-         (attrs.weight_sum ? ", adds to weight's" : "") + print_offset(attrs.weight_offset);
 }
 
 // --- CPU
@@ -203,14 +150,8 @@ void run_cpu(const KernelCall& call) {
   });
 }
 
-// One partial gradient of the weight for each thread.
-int64_t workspace_grad_cpu(const std::any& any, std::span<const Type> in, std::span<const Type>) {
-  if (!grad_attrs(any).weight_gradient) return 0;
-  return omp_get_max_threads() * in[2].shape.count() * size_bytes(Dtype::float32);
-}
-
 void run_grad_cpu(const KernelCall& call) {
-  const GradAttrs& attrs = grad_attrs(call.attrs);
+  const NormGradAttrs& attrs = norm_grad_attrs(call.attrs);
   int64_t rows = call.in[3].type.shape[0], width = call.in[2].type.shape[0];
   float offset = added_to_weights(attrs.weight_offset);
   float* partial = reinterpret_cast<float*>(call.workspace.data());
@@ -226,14 +167,7 @@ void run_grad_cpu(const KernelCall& call) {
                      call.out[0].as<T>() + at, mine, end - begin, width);
     });
   });
-  if (!attrs.weight_gradient) return;
-  float* dweight = call.out[1].as<float>();
-  const float* sum = attrs.weight_sum ? call.in[attrs.weight_sum_index()].as<float>() : nullptr;
-  for (int64_t i = 0; i < width; ++i) {
-    float total = sum ? sum[i] : 0.f;
-    for (int64_t p = 0; p < partials; ++p) total += partial[p * width + i];
-    dweight[i] = total;
-  }
+  add_norm_grad_partials(call);
 }
 
 // --- composition
@@ -265,7 +199,7 @@ void run_composed(const KernelCall& call) {
 }
 
 void run_grad_composed(const KernelCall& call) {
-  const GradAttrs& attrs = grad_attrs(call.attrs);
+  const NormGradAttrs& attrs = norm_grad_attrs(call.attrs);
   auto wide = compute_type(call.in[0]);
   int64_t width = call.in[2].type.shape[0];
   at::Tensor weight = wide_weight(call, call.in[2], attrs.weight_offset);
@@ -294,13 +228,6 @@ int64_t workspace_composed(const std::any&, std::span<const Type> in, std::span<
   return (kTemporaries * part + 4 * width + 2 * rows) * size_bytes(Dtype::float32) + (1 << 14);
 }
 
-// --- custom kernels on CUDA
-
-int64_t workspace_grad_own(const std::any& any, std::span<const Type> in, std::span<const Type>) {
-  if (!grad_attrs(any).weight_gradient) return 0;
-  return norm_partials(in[3].shape[0]) * in[2].shape.count() * size_bytes(Dtype::float32);
-}
-
 }  // namespace
 
 RmsNormArguments rms_norm_arguments(const KernelCall& call) {
@@ -317,7 +244,7 @@ RmsNormArguments rms_norm_arguments(const KernelCall& call) {
 }
 
 RmsNormGradArguments rms_norm_grad_arguments(const KernelCall& call) {
-  const GradAttrs& attrs = grad_attrs(call.attrs);
+  const NormGradAttrs& attrs = norm_grad_attrs(call.attrs);
   RmsNormGradArguments arguments{
       .dtype = call.out[0].type.dtype,
       .rows = call.in[3].type.shape[0],
@@ -348,17 +275,17 @@ const Op rms_norm_op{.name = "rms_norm",
                      .cuda_composed = {run_composed, workspace_composed<5, 1>},
                      .reference = {run_composed}};
 
-const Op rms_norm_grad_op{
-    .name = "rms_norm_grad",
-    .infer = infer_grad,
-    .cost = cost_grad,
-    .print = print_grad,
-    .reuse = reuse_grad,
-    .recompute_cost = RecomputeCost::low,
-    .cpu = {run_grad_cpu, workspace_grad_cpu},
-    .cuda = {custom_kernel<launch_rms_norm_grad, rms_norm_grad_arguments>(), workspace_grad_own},
-    .cuda_composed = {run_grad_composed, workspace_composed<13, 2>},
-    .reference = {run_grad_composed}};
+const Op rms_norm_grad_op{.name = "rms_norm_grad",
+                          .infer = infer_grad,
+                          .cost = cost_grad,
+                          .print = print_norm_grad,
+                          .reuse = reuse_norm_grad,
+                          .recompute_cost = RecomputeCost::low,
+                          .cpu = {run_grad_cpu, norm_grad_partials_bytes},
+                          .cuda = {custom_kernel<launch_rms_norm_grad, rms_norm_grad_arguments>(),
+                                   custom_norm_grad_bytes},
+                          .cuda_composed = {run_grad_composed, workspace_composed<13, 2>},
+                          .reference = {run_grad_composed}};
 
 Var rms_norm(Var x, Var weight, double epsilon, const RmsNormOptions& options) {
   return x.trace->emit(rms_norm_op, Attrs{epsilon, options.weight_offset}, {x, weight})[0];
