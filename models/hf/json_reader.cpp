@@ -95,7 +95,8 @@ void JsonReader::expect_off(const std::string& key) {
 }
 
 void JsonReader::refuse(const std::string& key, const std::string& expected) const {
-  throw DataError(prefix_ + key + ": found " + shown(object_.at(key)) + ", expected " + expected);
+  const std::string found = is_said(key) ? shown(object_[key]) : "nothing";
+  throw DataError(prefix_ + key + ": found " + found + ", expected " + expected);
 }
 
 std::vector<UnknownKey> JsonReader::unknown_keys() const {

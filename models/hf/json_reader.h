@@ -49,7 +49,8 @@ class JsonReader {
   // What would change results and is not there.
   void expect_off(const std::string& key);
 
-  // Throws the DataError for the value of `key`, which is there.
+  // Throws the DataError for the value of `key`, or for what stands in its place where it is not
+  // said.
   [[noreturn]] void refuse(const std::string& key, const std::string& expected) const;
 
   // The keys that were not read and that nobody knows. Throws for one whose value stands for
