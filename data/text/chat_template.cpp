@@ -23,14 +23,6 @@ std::string stripped(std::string_view text) {
 constexpr std::array<const char*, kChatTemplates.size()> kEndOfTurn = {
     "</s>", "<|eot_id|>", "<end_of_turn>", "<|im_end|>"};
 
-int32_t special_id(const char* name, const Tokenizer& tokenizer) {
-  const std::optional<int32_t> id = tokenizer.id_of(name);
-  if (!id)
-    throw DataError(path_text(tokenizer.path()) + ": the chat template needs the token " +
-                    in_quotes(name) + ", which the tokenizer lacks");
-  return *id;
-}
-
 enum class By { prompt, assistant };
 
 // Collects pieces and resolves special tokens.
@@ -40,6 +32,11 @@ class Writer {
 
   void special(const char* name, By by = By::prompt) {
     pieces_.push_back({name, special_id(name, tokenizer_), by == By::assistant});
+  }
+
+  void image() {
+    special(kStartOfImage);
+    pieces_.back().is_image = true;
   }
 
   void text(std::string text, By by = By::prompt) {
@@ -78,6 +75,15 @@ void expect_turns(std::span<const ChatMessage> messages, size_t first) {
     if (messages[i].role != expected)
       refuse(i, messages[i], std::string(expected) + " (user and assistant take turns)");
   }
+}
+
+void expect_parts_of_gemma(std::span<const ChatMessage> messages, bool is_gemma) {
+  for (size_t i = 0; i < messages.size(); ++i)
+    if (!messages[i].parts.empty() && (!is_gemma || messages[i].role == "system"))
+      throw DataError("message " + std::to_string(i) +
+                      ": found content of several parts or with an image, expected a text; " +
+                      (is_gemma ? "the template gemma writes such content of user and assistant"
+                                : "nearest: the template gemma writes such content"));
 }
 
 void write_llama2(std::span<const ChatMessage> messages, const char* end, Writer& writer) {
@@ -129,6 +135,8 @@ void write_gemma(std::span<const ChatMessage> messages, const char* end,
     const bool follows_system = has_system && &message == turns.data();
     writer.text((follows_system ? messages[0].content + "\n\n" : "") + stripped(message.content),
                 writer_of(message));
+    for (const ContentPart& part : message.parts)
+      part.is_image ? writer.image() : writer.text(stripped(part.text), writer_of(message));
     writer.special(end, writer_of(message));
     writer.text("\n");
   }
@@ -152,6 +160,14 @@ void write_chatml(std::span<const ChatMessage> messages, const char* end,
 
 }  // namespace
 
+int32_t special_id(const char* name, const Tokenizer& tokenizer) {
+  const std::optional<int32_t> id = tokenizer.id_of(name);
+  if (!id)
+    throw DataError(path_text(tokenizer.path()) + ": the chat template needs the token " +
+                    in_quotes(name) + ", which the tokenizer lacks");
+  return *id;
+}
+
 ChatTemplate ChatTemplate::named(std::string_view name) {
   for (size_t i = 0; i < kChatTemplates.size(); ++i)
     if (name == kChatTemplates[i]) return ChatTemplate(static_cast<Family>(i));
@@ -162,6 +178,7 @@ ChatTemplate ChatTemplate::named(std::string_view name) {
 std::vector<ChatPiece> ChatTemplate::pieces(std::span<const ChatMessage> messages,
                                             const Tokenizer& tokenizer, Ending ending) const {
   expect_known_roles(messages);
+  expect_parts_of_gemma(messages, family_ == Family::gemma);
   const char* end = kEndOfTurn[static_cast<size_t>(family_)];
   Writer writer(tokenizer);
   switch (family_) {

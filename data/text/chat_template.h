@@ -13,9 +13,16 @@
 
 namespace longshore::data {
 
+// A text, or the place of an image.
+struct ContentPart {
+  std::string text;
+  bool is_image = false;
+};
+
 struct ChatMessage {
   std::string role;  // "system", "user" or "assistant"
   std::string content;
+  std::vector<ContentPart> parts = {};  // instead of the content, where there are any
 };
 
 // A part of a conversation's text. Parts without a special token between them are one text to a
@@ -24,9 +31,16 @@ struct ChatPiece {
   std::string text;                   // a special token's name, where it is one
   std::optional<int32_t> special_id;  // its id
   bool is_completion = false;         // what the assistant writes, the end of its turn included
+  bool is_image = false;              // the place of an image, by the name of what begins one
 };
 
+// The special tokens around an image's in a model that has them in its text.
+inline constexpr const char *kStartOfImage = "<start_of_image>", *kEndOfImage = "<end_of_image>";
+
 inline const std::array<std::string, 4> kChatTemplates = {"llama2", "llama3", "gemma", "chatml"};
+
+// The id of a special token by its name. Throws a DataError when the tokenizer lacks it.
+int32_t special_id(const char* name, const Tokenizer& tokenizer);
 
 // How a family of models writes conversations. Roles other than those three are errors.
 //   llama2   <s>[INST] <<SYS>>\nS\n<</SYS>>\n\nU [/INST] A </s><s>[INST] U [/INST]
@@ -39,7 +53,8 @@ inline const std::array<std::string, 4> kChatTemplates = {"llama2", "llama3", "g
 //            no bos, and no system message but those given
 // In llama2 and gemma user and assistant take turns, the user first, and a system message stands
 // before them. Content is stripped of white space at both ends, but in chatml, and in llama2 and
-// gemma the system's.
+// gemma the system's. Gemma alone writes content of parts: each text stripped, and for each image
+// <start_of_image>; a system's content has no parts.
 class ChatTemplate {
  public:
   // Throws a ConfigError on a name that is none of kChatTemplates.

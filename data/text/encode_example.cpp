@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "base/text.h"
 
 namespace longshore::data {
@@ -94,6 +95,65 @@ Document framed(Pieces pieces, Frame frame, const Tokenizer& tokenizer, AddBosEo
   return document;
 }
 
+// Puts what stands for an image in text at each place of one.
+Pieces with_images(const Pieces& pieces, const ImageText& image_text, const Tokenizer& tokenizer) {
+  Pieces result;
+  for (const ChatPiece& piece : pieces) {
+    if (!piece.is_image) {
+      result.push_back(piece);
+      continue;
+    }
+    const ChatPiece line_breaks{.text = "\n\n"}, token{.special_id = image_text.image_token};
+    result.push_back(line_breaks);
+    result.push_back({.special_id = special_id(kStartOfImage, tokenizer)});
+    result.insert(result.end(), static_cast<size_t>(image_text.tokens_per_image), token);
+    result.push_back({.special_id = special_id(kEndOfImage, tokenizer)});
+    result.push_back(line_breaks);
+  }
+  return result;
+}
+
+// A prompt with places of images: where it names them, or else at its beginning, but after a bos
+// that it writes itself. The first piece is text.
+Pieces prompt_with_places(const CompletionExample& example, const Tokenizer& tokenizer) {
+  const ChatPiece place{.text = kStartOfImage, .is_image = true};
+  std::string_view rest = example.prompt;
+  Pieces pieces;
+  auto add_text = [&](size_t size) {
+    pieces.push_back({.text = std::string(rest.substr(0, size))});
+    rest.remove_prefix(size);
+  };
+  if (rest.find(kStartOfImage) == rest.npos) {
+    const std::string bos = tokenizer.bos_id() < 0 ? "" : tokenizer.spelling(tokenizer.bos_id());
+    add_text(rest.starts_with(bos) ? bos.size() : 0);
+    pieces.insert(pieces.end(), example.images.size(), place);
+  }
+  for (size_t at; (at = rest.find(kStartOfImage)) != rest.npos;) {
+    add_text(at);
+    pieces.push_back(place);
+    rest.remove_prefix(std::string_view(kStartOfImage).size());
+  }
+  add_text(rest.size());
+  return pieces;
+}
+
+int64_t places_in(const Pieces& pieces) {
+  return std::ranges::count(pieces, true, &ChatPiece::is_image);
+}
+
+// That as many tokens of images are there as images have: others would pass for places of theirs.
+void expect_tokens_of_images(const Document& document, int64_t images, const ImageText& image_text,
+                             const Tokenizer& tokenizer) {
+  auto expect = [&](int32_t token, int64_t count) {
+    if (std::ranges::count(document.tokens, token) != count)
+      throw DataError("found " + in_quotes(tokenizer.spelling(token)) +
+                      " in the text, expected none: it is put there for images");
+  };
+  expect(image_text.image_token, images * image_text.tokens_per_image);
+  if (image_text.kind == ImageText::in_text)
+    if (const std::optional<int32_t> start = tokenizer.id_of(kStartOfImage)) expect(*start, images);
+}
+
 Document framed_text(const std::string& text, const Tokenizer& tokenizer, AddBosEos add) {
   return framed({{text, std::nullopt, true}}, {tokenizer.bos_id(), tokenizer.eos_id()}, tokenizer,
                 add);
@@ -103,11 +163,14 @@ struct Encoder {
   const Tokenizer& tokenizer;
   const std::optional<ChatTemplate>& chat_template;
   AddBosEos add;
+  const std::optional<ImageText>& image_text;
 
   Document operator()(const TextExample& example) const {
     return framed_text(example.text, tokenizer, add);
   }
   Document operator()(const CompletionExample& example) const {
+    if (image_text && image_text->kind == ImageText::before_text) return behind_images(example);
+    if (image_text) return around_images(example);
     return framed({{example.prompt, std::nullopt, false}, {example.completion, std::nullopt, true}},
                   {tokenizer.bos_id(), tokenizer.eos_id()}, tokenizer, add);
   }
@@ -117,15 +180,60 @@ struct Encoder {
           "found messages, expected a chat template to write them with (chat_template, "
           "--chat-template): " +
           join(kChatTemplates));
-    return encode_pieces(chat_template->pieces(example.messages, tokenizer), tokenizer);
+    Pieces pieces = chat_template->pieces(example.messages, tokenizer);
+    if (example.images.empty()) return encode_pieces(pieces, tokenizer);
+    if (image_text->kind == ImageText::before_text)
+      throw DataError(
+          "found messages with images, expected prefix and suffix: the model reads images before "
+          "its text alone");
+    return encode_pieces(with_images(pieces, *image_text, tokenizer), tokenizer);
+  }
+
+ private:
+  Document behind_images(const CompletionExample& example) const {
+    Document document;
+    const std::vector<int32_t> tokens(
+        example.images.size() * static_cast<size_t>(image_text->tokens_per_image),
+        image_text->image_token);
+    append(document, tokens, false);
+    for (const Document& part :
+         {framed({{.text = example.prompt + "\n"}}, {tokenizer.bos_id(), -1}, tokenizer, add),
+          framed({{.text = example.completion, .is_completion = true}}, {-1, tokenizer.eos_id()},
+                 tokenizer, add)}) {
+      append(document, part.tokens, false);
+      std::ranges::copy(part.carries_loss, document.carries_loss.end() - std::ssize(part.tokens));
+      document.writes_bos_or_eos |= part.writes_bos_or_eos;
+    }
+    return document;
+  }
+
+  Document around_images(const CompletionExample& example) const {
+    Pieces pieces = prompt_with_places(example, tokenizer);
+    if (places_in(pieces) != std::ssize(example.images))
+      throw DataError("prompt: found " + std::to_string(places_in(pieces)) + " times " +
+                      kStartOfImage + ", expected one for each of " +
+                      plural(std::ssize(example.images), "image") + ", or none");
+    pieces = with_images(pieces, *image_text, tokenizer);
+    pieces.push_back({.text = example.completion, .is_completion = true});
+    return framed(std::move(pieces), {tokenizer.bos_id(), tokenizer.eos_id()}, tokenizer, add);
   }
 };
+
+std::string no_images_text(const Example& example) {
+  return "found " + plural(std::ssize(images_of(example)), "image") +
+         ", but the model reads none; nearest: use_multimodal=true, for a model that does "
+         "(tokenize: --model)";
+}
 
 }  // namespace
 
 Document encode(const Example& example, const Tokenizer& tokenizer,
-                const std::optional<ChatTemplate>& chat_template, AddBosEos add) {
-  Document document = std::visit(Encoder{tokenizer, chat_template, add}, example);
+                const std::optional<ChatTemplate>& chat_template, AddBosEos add,
+                const std::optional<ImageText>& image_text) {
+  const int64_t images = std::ssize(images_of(example));
+  if (images > 0 && !image_text) throw DataError(no_images_text(example));
+  Document document = std::visit(Encoder{tokenizer, chat_template, add, image_text}, example);
+  if (image_text) expect_tokens_of_images(document, images, *image_text, tokenizer);
   const auto& marks = document.carries_loss;
   if (marks.empty() || std::find(marks.begin() + 1, marks.end(), 1) == marks.end())
     throw DataError("found nothing to learn: " + plural(std::ssize(marks), "token") +
@@ -133,8 +241,11 @@ Document encode(const Example& example, const Tokenizer& tokenizer,
   return document;
 }
 
-Document encode_text(const std::string& text, const Tokenizer& tokenizer, AddBosEos add) {
-  return framed_text(text, tokenizer, add);
+Document encode_text(const std::string& text, const Tokenizer& tokenizer, AddBosEos add,
+                     const std::optional<ImageText>& image_text) {
+  Document document = framed_text(text, tokenizer, add);
+  if (image_text) expect_tokens_of_images(document, 0, *image_text, tokenizer);
+  return document;
 }
 
 std::vector<int32_t> prompt_tokens(const std::string& text, int32_t opening,

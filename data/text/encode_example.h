@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "data/images/image_text.h"
 #include "data/text/chat_template.h"
 #include "data/text/example.h"
 #include "data/tokenizers/add_bos_eos.h"
@@ -26,16 +27,27 @@ struct Document {
 // sentencepiece model reads the names of bos and eos as text, AddBosEos::missing takes them from
 // the ends before.
 //
+// With `image_text` the model reads images, and text is written around them as transformers'
+// processors do. An image's tokens are never trained on.
+//   before_text  pairs: the images' tokens, bos, prompt and "\n", completion, eos, also without
+//                images; prompt and completion are tokenized apart
+//   in_text      for each image "\n\n", <start_of_image>, its tokens, <end_of_image>, "\n\n", which
+//                is one text with what stands around it. In pairs the images stand where the prompt
+//                has <start_of_image>, or else before it; in messages where the template has them
+//
 // Throws a DataError, without file and line, on messages without a template or that the template
 // does not allow, and where nothing would be trained on: a document's first token is nobody's
-// target.
+// target. Further on images that the model does not read, and where a text itself spells one of
+// their tokens, by which the places of images are found.
 Document encode(const Example& example, const Tokenizer& tokenizer,
                 const std::optional<ChatTemplate>& chat_template,
-                AddBosEos add = AddBosEos::missing);
+                AddBosEos add = AddBosEos::missing,
+                const std::optional<ImageText>& image_text = std::nullopt);
 
 // Text alone, as encode() does it; it may be empty.
 Document encode_text(const std::string& text, const Tokenizer& tokenizer,
-                     AddBosEos add = AddBosEos::missing);
+                     AddBosEos add = AddBosEos::missing,
+                     const std::optional<ImageText>& image_text = std::nullopt);
 
 // A text to go on with, behind the token `opening` (-1 for none), which is put before it as
 // AddBosEos::missing puts bos.

@@ -3,7 +3,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <iterator>
 #include <string_view>
+#include <vector>
 
 #include "base/error.h"
 #include "base/utf8.h"
@@ -25,12 +27,28 @@ struct Check {
   }
   void operator()(const CompletionExample& example) const {
     require(is_utf8(example.prompt) && !example.completion.empty() && is_utf8(example.completion));
+    check(example.images);
   }
   void operator()(const ChatExample& example) const {
     require(std::ranges::any_of(
         example.messages, [](const ChatMessage& message) { return message.role == "assistant"; }));
-    for (const ChatMessage& message : example.messages)
+    std::ptrdiff_t places = 0;
+    for (const ChatMessage& message : example.messages) {
       require(is_utf8(message.role) && is_utf8(message.content));
+      for (const ContentPart& part : message.parts)
+        require(is_utf8(part.text) && (!part.is_image || part.text.empty()));
+      places += std::ranges::count(message.parts, true, &ContentPart::is_image);
+    }
+    require(places == std::ssize(example.images));
+    check(example.images);
+  }
+
+ private:
+  static void check(const std::vector<ImageSource>& images) {
+    for (const ImageSource& image : images)
+      require(image.kind == ImageSource::Kind::embedded
+                  ? image.path.empty()
+                  : !image.path.empty() && is_utf8(image.path));
   }
 };
 
