@@ -21,7 +21,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little);
 
 constexpr char kMagic[8] = {'L', 'S', 'T', 'O', 'K', 'E', 'N', 'S'};
-constexpr uint32_t kVersion = 4;
+constexpr uint32_t kVersion = 4, kVersionWithImages = 5;
 
 struct Header {
   char magic[8];
@@ -70,7 +70,7 @@ uint32_t no_loss_bit(int bytes_per_token) { return uint32_t{1} << (8 * bytes_per
 
 uint64_t padded(uint64_t bytes) { return round_up(bytes, kDocumentEndBytes); }
 
-// The size of what follows the header.
+// The size of what follows the header; of version 5, before the table of images.
 uint64_t payload_bytes(const Header& header) {
   const uint64_t token_bytes = header.token_count * header.bytes_per_token;
   if (header.version == 1) return token_bytes;
@@ -94,9 +94,9 @@ Header read_header(std::span<const std::byte> file, const std::filesystem::path&
   }
   require_bytes(header_bytes(1));
   std::memcpy(&header, file.data(), header_bytes(1));
-  if (header.version < 1 || header.version > kVersion)
+  if (header.version < 1 || header.version > kVersionWithImages)
     refuse("token file version " + std::to_string(header.version) + "; expected version 1 to " +
-           std::to_string(kVersion));
+           std::to_string(kVersionWithImages));
   require_bytes(header_bytes(header.version));
   std::memcpy(&header, file.data(), header_bytes(header.version));
   return header;
@@ -120,7 +120,10 @@ void check_header(const Header& header, uint64_t payload, const std::string& pat
     refuse("corrupt header: " + std::to_string(header.document_count) + " documents in " +
            std::to_string(header.token_count) + " tokens");
   const bool fits = header.token_count <= payload / header.bytes_per_token;
-  if (!fits || payload_bytes(header) != payload)
+  const bool is_whole =
+      fits && (header.version == kVersionWithImages ? payload_bytes(header) <= payload
+                                                    : payload_bytes(header) == payload);
+  if (!is_whole)
     refuse(
         "truncated or corrupt: the header says " + std::to_string(header.token_count) +
         " tokens of " + std::to_string(header.bytes_per_token) + " bytes" +
@@ -169,6 +172,16 @@ void store_tokens(std::span<const int32_t> tokens, std::span<const uint8_t> carr
   }
 }
 
+// Returns read(). What that throws of a table without the file's name is thrown with it.
+template <class Read>
+auto naming(const std::filesystem::path& path, Read read) {
+  try {
+    return read();
+  } catch (const DataError& error) {
+    throw DataError(path_text(path) + ": " + error.what());
+  }
+}
+
 }  // namespace
 
 TokenFile::TokenFile(const std::filesystem::path& path)
@@ -191,6 +204,21 @@ TokenFile::TokenFile(const std::filesystem::path& path)
   if (end != header.token_count)
     throw DataError(path_text(path) + ": corrupt: the last document ends at token " +
                     std::to_string(end) + " of " + std::to_string(token_count_));
+  if (version_ != kVersionWithImages) return;
+  const uint64_t others = static_cast<uint64_t>(header_bytes_) + payload_bytes(header);
+  naming(path_, [&] { images_.emplace(mapping_.bytes().subspan(others), document_count_); });
+}
+
+ImageTable::Range TokenFile::images(int64_t document) const {
+  if (!images_) return {};
+  return naming(path_, [&] { return images_->of_document(document); });
+}
+
+ImageReference TokenFile::image(int64_t number) const {
+  if (number < 0 || number >= image_count())
+    throw InternalError(path_text(path_) + ": image " + std::to_string(number) + " of " +
+                        std::to_string(image_count()));
+  return naming(path_, [&] { return (*images_)[number]; });
 }
 
 const std::byte* TokenFile::tokens_from(int64_t first, size_t count) const {
@@ -286,17 +314,18 @@ void TokenFile::require_tokenizer(uint64_t tokenizer_fingerprint, std::string_vi
 
 TokenFileWriter::TokenFileWriter(std::filesystem::path path, int32_t vocab_size,
                                  uint64_t tokenizer_fingerprint, LossMask loss_mask)
-    : file_(std::move(path)),
+    : file_(path),
       vocab_size_(vocab_size),
       tokenizer_fingerprint_(tokenizer_fingerprint),
       loss_mask_(loss_mask),
-      bytes_per_token_(vocab_size <= two_byte_vocabulary(loss_mask) ? 2 : 4) {
+      bytes_per_token_(vocab_size <= two_byte_vocabulary(loss_mask) ? 2 : 4),
+      images_(std::move(path)) {
   const Header to_come{};
   file_.append(std::as_bytes(std::span(&to_come, 1)));
 }
 
-void TokenFileWriter::append(std::span<const int32_t> tokens,
-                             std::span<const uint8_t> carries_loss) {
+void TokenFileWriter::append(std::span<const int32_t> tokens, std::span<const uint8_t> carries_loss,
+                             std::span<const ImageReference> images) {
   auto refuse = [&](const std::string& what) {
     throw InternalError(path_text(file_.path()) + ": " + what);
   };
@@ -317,6 +346,7 @@ void TokenFileWriter::append(std::span<const int32_t> tokens,
   append_content(buffer_);
   token_count_ += static_cast<int64_t>(tokens.size());
   document_ends_.push_back(static_cast<uint64_t>(token_count_));
+  images_.add_document(images);
 }
 
 void TokenFileWriter::append_content(std::span<const std::byte> bytes) {
@@ -329,9 +359,11 @@ void TokenFileWriter::finish(int64_t skipped_lines) {
   const std::vector<std::byte> zeros(padded(token_bytes) - token_bytes);
   append_content(zeros);
   append_content(std::as_bytes(std::span(document_ends_)));
+  const bool has_images = images_.count() > 0;
+  if (has_images) images_.write([&](std::span<const std::byte> bytes) { append_content(bytes); });
   Header header{};
   std::memcpy(header.magic, kMagic, sizeof kMagic);
-  header.version = kVersion;
+  header.version = has_images ? kVersionWithImages : kVersion;
   header.bytes_per_token = static_cast<uint32_t>(bytes_per_token_);
   header.token_count = static_cast<uint64_t>(token_count_);
   header.document_count = document_ends_.size();

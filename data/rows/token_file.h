@@ -1,7 +1,7 @@
 // A token file holds pre-tokenised documents. Little-endian; 80 bytes of header:
 //
 //   0   8 bytes  "LSTOKENS"
-//   8   uint32   format version, 4
+//   8   uint32   format version, 4, or 5 where documents have images
 //   12  uint32   bytes per token, 2 or 4
 //   16  uint64   number of tokens
 //   24  uint64   number of documents
@@ -13,7 +13,8 @@
 //   72  uint64   the high half of the XXH3-128 of all that precedes it
 //
 // then the tokens, zeros up to a multiple of 8 bytes, and for each document a uint64: where among
-// the tokens it ends. Documents follow each other without gaps, and none is empty.
+// the tokens it ends. Documents follow each other without gaps, and none is empty. In version 5 an
+// ImageTable follows.
 //
 // Version 3 has 0 in the last 8 bytes of the header.
 // Version 2 has the first 56 bytes of the header and 8 bytes of zeros: no hash.
@@ -27,6 +28,7 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <stop_token>
 #include <string>
@@ -36,6 +38,7 @@
 #include "base/atomic_file.h"
 #include "data/files/content_hash.h"
 #include "data/files/file_mapping.h"
+#include "data/rows/image_table.h"
 
 namespace longshore::data {
 
@@ -72,6 +75,11 @@ class TokenFile {
   // The tokens of a document; needs has_documents().
   Range document(int64_t index) const;
 
+  // Where a document has images: their numbers, below image_count(). Needs has_documents().
+  int64_t image_count() const { return images_ ? images_->count() : 0; }
+  ImageTable::Range images(int64_t document) const;
+  ImageReference image(int64_t number) const;
+
   // Throws a DataError unless what follows the header has the hash that the header holds. Reads all
   // of it; returns early where `stop` asks for that, and at once before version 3, which has none.
   void verify(std::stop_token stop) const;
@@ -101,10 +109,12 @@ class TokenFile {
   int32_t vocab_size_ = 0;
   uint64_t tokenizer_fingerprint_ = 0;
   std::array<uint64_t, 2> content_hash_{};
+  std::optional<ImageTable> images_;  // of version 5
 };
 
 // Writes a token file: any number of appends, then finish(). Without finish() nothing is left
-// behind. Throws FileError where the file system refuses. Takes 8 bytes of memory a document.
+// behind. Throws FileError where the file system refuses. Takes 8 bytes of memory a document, and
+// what an ImageTableWriter takes.
 class TokenFileWriter {
  public:
   TokenFileWriter(std::filesystem::path path, int32_t vocab_size, uint64_t tokenizer_fingerprint,
@@ -113,13 +123,15 @@ class TokenFileWriter {
   // A document. `carries_loss` has 1 or 0 for each token, or nothing: all do. Tokens outside the
   // vocabulary, an empty document and a 0 in a file without marks are InternalErrors: they come
   // from the tokenizer.
-  void append(std::span<const int32_t> tokens, std::span<const uint8_t> carries_loss = {});
+  void append(std::span<const int32_t> tokens, std::span<const uint8_t> carries_loss = {},
+              std::span<const ImageReference> images = {});
 
   // Puts the file under its name, for good: contents and name are synced to the disk.
   void finish(int64_t skipped_lines = 0);
 
   int64_t token_count() const { return token_count_; }
   int64_t document_count() const { return static_cast<int64_t>(document_ends_.size()); }
+  int64_t image_count() const { return images_.count(); }
 
  private:
   void append_content(std::span<const std::byte> bytes);
@@ -132,6 +144,7 @@ class TokenFileWriter {
   int bytes_per_token_;
   int64_t token_count_ = 0;
   std::vector<uint64_t> document_ends_;
+  ImageTableWriter images_;
   std::vector<std::byte> buffer_;  // of one append
 };
 

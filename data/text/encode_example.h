@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "data/images/image_text.h"
+#include "data/rows/image_table.h"
 #include "data/text/chat_template.h"
 #include "data/text/example.h"
 #include "data/tokenizers/add_bos_eos.h"
@@ -17,8 +18,9 @@ namespace longshore::data {
 
 struct Document {
   std::vector<int32_t> tokens;
-  std::vector<uint8_t> carries_loss;  // 1 or 0 for each token
-  bool writes_bos_or_eos = false;     // at its ends, by itself; of texts and pairs
+  std::vector<uint8_t> carries_loss;        // 1 or 0 for each token
+  bool writes_bos_or_eos = false;           // at its ends, by itself; of texts and pairs
+  std::vector<ImageReference> images = {};  // which encode() leaves to those who know the files
 };
 
 // Text and pairs start with bos and end with eos, which is trained on, as `add` says; messages are

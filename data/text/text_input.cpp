@@ -15,6 +15,8 @@ namespace {
 
 // Large enough that handing it to a thread takes no time compared with encoding it.
 constexpr size_t kChunkBytes = size_t{256} << 10;
+// Of lines that may have images, a handful takes as long.
+constexpr size_t kMostLinesWithImages = 16;
 
 // Such a file could be read as plain text, and a model would learn its brackets or worse.
 void refuse_other_formats(const std::filesystem::path& path) {
@@ -50,9 +52,18 @@ void EncodedTexts::add(Document document) {
 }
 
 TextInput::TextInput(std::filesystem::path path, const Tokenizer& tokenizer,
-                     const TokenizeOptions& options)
-    : path_(std::move(path)), tokenizer_(tokenizer), options_(options) {
+                     const TokenizeOptions& options, std::filesystem::path tokens_folder)
+    : path_(std::move(path)),
+      tokenizer_(tokenizer),
+      options_(options),
+      folders_{path_.parent_path(), std::move(tokens_folder)} {
   refuse_other_formats(path_);
+  if (options.image_text && (options.image_text->image_token < 0 ||
+                             options.image_text->image_token >= tokenizer.vocab_size()))
+    throw DataError(path_text(tokenizer.path()) + ": found " +
+                    std::to_string(tokenizer.vocab_size()) + " tokens, expected one with the id " +
+                    std::to_string(options.image_text->image_token) +
+                    ", which stands for images: the tokenizer of another model?");
   if (!options.chat_template.empty()) template_ = ChatTemplate::named(options.chat_template);
   if (is_jsonl(path_)) first_ = first_example(path_, options_.skip_bad_lines);
 }
@@ -74,7 +85,8 @@ void TextInput::read(const std::function<void(EncodeChunk)>& hand_over) const {
   auto add = [&](Text text) {
     chunk_bytes += text.text.size();
     chunk.push_back(std::move(text));
-    if (chunk_bytes >= kChunkBytes) finish_chunk();
+    const bool is_slow = options_.image_text && chunk.size() >= kMostLinesWithImages;
+    if (chunk_bytes >= kChunkBytes || (is_slow && is_jsonl(path_))) finish_chunk();
   };
   if (is_jsonl(path_)) {
     LineReader reader(path_);
@@ -90,7 +102,7 @@ void TextInput::read(const std::function<void(EncodeChunk)>& hand_over) const {
 EncodedTexts TextInput::encode_paragraphs(const Texts& texts) const {
   EncodedTexts encoded;
   for (const Text& text : texts)
-    encoded.add(encode_text(text.text, tokenizer_, options_.add_bos_eos));
+    encoded.add(encode_text(text.text, tokenizer_, options_.add_bos_eos, options_.image_text));
   return encoded;
 }
 
@@ -98,11 +110,7 @@ EncodedTexts TextInput::encode_lines(const Texts& lines) const {
   EncodedTexts encoded;
   for (const Text& line : lines) {
     try {
-      const Example example = parse_example(line.text);
-      if (form_of(example) != first_.form)
-        throw DataError("found " + form_of(example) + ", expected " + first_.form + " as on line " +
-                        std::to_string(first_.line_number));
-      encoded.add(encode(example, tokenizer_, template_, options_.add_bos_eos));
+      encoded.add(encode_line(line));
     } catch (const DataError& error) {
       const std::string fault = at_line(path_, line.line_number, error.what());
       if (!options_.skip_bad_lines) throw DataError(fault);
@@ -110,6 +118,19 @@ EncodedTexts TextInput::encode_lines(const Texts& lines) const {
     }
   }
   return encoded;
+}
+
+Document TextInput::encode_line(const Text& line) const {
+  const Example example = parse_example(line.text);
+  if (form_of(example) != first_.form)
+    throw DataError("found " + form_of(example) + ", expected " + first_.form + " as on line " +
+                    std::to_string(first_.line_number));
+  Document document =
+      encode(example, tokenizer_, template_, options_.add_bos_eos, options_.image_text);
+  for (const ImageSource& image : images_of(example))
+    document.images.push_back(
+        refer_to_image(image, line.line_number, folders_, options_.max_image_pixels));
+  return document;
 }
 
 }  // namespace longshore::data

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "data/images/image_text.h"
+#include "data/rows/referenced_image.h"
 #include "data/rows/token_file.h"
 #include "data/text/chat_template.h"
 #include "data/text/encode_example.h"
@@ -20,6 +22,8 @@ struct TokenizeOptions {
   std::string chat_template;    // one of kChatTemplates; empty: messages are errors
   bool skip_bad_lines = false;  // of a .jsonl file: leave them out, and count them
   AddBosEos add_bos_eos = AddBosEos::missing;
+  std::optional<ImageText> image_text = std::nullopt;  // of a model that reads images
+  int64_t max_image_pixels = kMaxImagePixels;          // width times height of one
   // Hears, once, what is worth saying of the text.
   std::function<void(const std::string&)> say = {};
 };
@@ -46,14 +50,19 @@ struct EncodedTexts {
 // and all have the form of the first. Any other file is plain text: its documents (see
 // DocumentReader) become tokens as a TextExample does, so that texts begin as prompts do.
 //
+// Images of a .jsonl file are opened and decoded, so that bad ones are bad lines; see
+// refer_to_image().
+//
 // Throws a DataError with file and line on a bad input, and for a file whose name says that it is
 // compressed or no text. A line that is longer than LineReader allows is one even where bad lines
 // are skipped: whoever wrote it hardly meant lines.
 class TextInput {
  public:
-  // Looks at the file's first example. Tokenizer and options must outlive the input. Throws a
-  // ConfigError on an unknown template.
-  TextInput(std::filesystem::path path, const Tokenizer& tokenizer, const TokenizeOptions& options);
+  // Looks at the file's first example. Tokenizer and options must outlive the input.
+  // `tokens_folder` is where the token file will be. Throws a ConfigError on an unknown template,
+  // and a DataError where the tokenizer lacks the token of images.
+  TextInput(std::filesystem::path path, const Tokenizer& tokenizer, const TokenizeOptions& options,
+            std::filesystem::path tokens_folder);
   TextInput(const TextInput&) = delete;
   TextInput& operator=(const TextInput&) = delete;
 
@@ -74,10 +83,12 @@ class TextInput {
 
   EncodedTexts encode_paragraphs(const Texts& texts) const;
   EncodedTexts encode_lines(const Texts& lines) const;
+  Document encode_line(const Text& line) const;
 
   std::filesystem::path path_;
   const Tokenizer& tokenizer_;
   const TokenizeOptions& options_;
+  ImageFolders folders_;
   std::optional<ChatTemplate> template_;
   FirstExample first_;  // nothing of plain text
 };

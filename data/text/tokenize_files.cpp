@@ -45,7 +45,7 @@ class OrderedEncoder {
     const EncodedTexts encoded = at_work_.front().get();
     at_work_.pop_front();
     for (const Document& document : encoded.documents)
-      writer_.append(document.tokens, document.carries_loss);
+      writer_.append(document.tokens, document.carries_loss, document.images);
     skipped_lines_ += encoded.skipped_lines;
     with_own_bos_eos_ += encoded.with_own_bos_eos;
     if (first_fault_.empty()) first_fault_ = encoded.first_fault;
@@ -95,7 +95,8 @@ TokenizeSummary tokenize_files(const Tokenizer& tokenizer, std::span<const fs::p
                     "tokenizer.json the eos_token of tokenizer_config.json beside it is one");
   check_output(tokenizer, inputs, output);
   std::deque<TextInput> files;  // they stay where they are
-  for (const fs::path& input : inputs) files.emplace_back(input, tokenizer, options);
+  for (const fs::path& input : inputs)
+    files.emplace_back(input, tokenizer, options, output.parent_path());
   const bool has_marks = std::ranges::any_of(
       files, [](const TextInput& file) { return file.loss_mask() == LossMask::present; });
 
@@ -123,6 +124,7 @@ TokenizeSummary tokenize_files(const Tokenizer& tokenizer, std::span<const fs::p
                 own_bos_eos_text(encoder.with_own_bos_eos(), tokenizer, options.add_bos_eos));
   return {.documents = writer.document_count(),
           .tokens = writer.token_count(),
+          .images = writer.image_count(),
           .skipped_lines = encoder.skipped_lines()};
 }
 

@@ -13,6 +13,7 @@ namespace longshore::data {
 struct TokenizeSummary {
   int64_t documents = 0;
   int64_t tokens = 0;
+  int64_t images = 0;
   int64_t skipped_lines = 0;
 };
 

@@ -8,6 +8,8 @@
 #include "base/printable.h"
 #include "data/files/file_mapping.h"
 #include "data/files/fnv1a.h"
+#include "data/rows/referenced_image.h"
+#include "data/text/text_format.h"
 
 namespace longshore::data {
 namespace {
@@ -17,14 +19,27 @@ namespace fs = std::filesystem;
 // To be raised with every change to what tokens a text becomes.
 constexpr int kEncodingVersion = 4;
 
+// What decides about the images of lines of JSON; "" for a model without. The way from the tokens
+// to the text is that to images of relative paths too.
+std::string image_settings(const fs::path& text, const TokenizeOptions& options,
+                           const fs::path& cache) {
+  if (!options.image_text) return "";
+  const ImageText& image_text = *options.image_text;
+  return " " + std::to_string(image_text.kind) + " " + std::to_string(image_text.image_token) +
+         " " + std::to_string(image_text.tokens_per_image) + " " +
+         std::to_string(options.max_image_pixels) + " " +
+         in_full(text.parent_path()).lexically_relative(in_full(cache)).string();
+}
+
 fs::path token_file_name(const fs::path& text, const Tokenizer& tokenizer,
-                         const TokenizeOptions& options) {
+                         const TokenizeOptions& options, const fs::path& cache) {
   const std::string settings =
       std::to_string(kEncodingVersion) + " " + std::to_string(tokenizer.fingerprint()) + " " +
       std::to_string(tokenizer.bos_id()) + " " + std::to_string(tokenizer.eos_id()) + " " +
       text.extension().string() + " " + options.chat_template + " " +
       std::to_string(options.skip_bad_lines) + " " +
-      std::to_string(static_cast<int>(options.add_bos_eos));
+      std::to_string(static_cast<int>(options.add_bos_eos)) +
+      (is_jsonl(text) ? image_settings(text, options, cache) : "");
   const FileMapping contents(text, Access::from_front_to_back);
   char hash[17];
   std::snprintf(hash, sizeof hash, "%016" PRIx64, fnv1a(contents.text(), fnv1a(settings)));
@@ -36,7 +51,7 @@ fs::path token_file_name(const fs::path& text, const Tokenizer& tokenizer,
 std::shared_ptr<const TokenFile> open_tokenized(const fs::path& text, const Tokenizer& tokenizer,
                                                 const TokenizeOptions& options,
                                                 const fs::path& cache) {
-  const fs::path file = cache / token_file_name(text, tokenizer, options);
+  const fs::path file = cache / token_file_name(text, tokenizer, options, cache);
   std::error_code error;
   if (!fs::exists(file, error)) {
     fs::create_directories(cache, error);

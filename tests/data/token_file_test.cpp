@@ -259,6 +259,104 @@ TEST(TokenFile, FindsDocumentsThatCannotBe) {
   }
 }
 
+std::vector<std::vector<ImageReference>> some_images() {
+  using enum ImageSource::Kind;
+  return {{{path, 1, 100, {1, 2}, "a/b.png"}, {embedded, 1, 3, {3, 4}, "JPG"}},
+          {},
+          {{path, 9, 7, {5, 6}, "../c.jpg"}}};
+}
+
+std::string file_with_images(const TemporaryFolder& folder) {
+  TokenFileWriter writer(folder / "a.tokens", 1000, 0, LossMask::present);
+  for (const std::vector<ImageReference>& images : some_images())
+    writer.append(std::vector<int32_t>{5, 6, 7}, std::vector<uint8_t>{0, 1, 1}, images);
+  EXPECT_EQ(writer.image_count(), 3);
+  writer.finish();
+  return read_file(folder / "a.tokens");
+}
+
+std::vector<std::vector<ImageReference>> images_of(const TokenFile& file) {
+  std::vector<std::vector<ImageReference>> images;
+  for (int64_t document = 0; document < file.document_count(); ++document) {
+    const auto [first, count] = file.images(document);
+    images.emplace_back();
+    for (int64_t i = 0; i < count; ++i) images.back().push_back(file.image(first + i));
+  }
+  return images;
+}
+
+TEST(TokenFile, KeepsImages) {
+  TemporaryFolder folder;
+  const std::string whole = file_with_images(folder);
+  EXPECT_EQ(whole[8], 5);
+  EXPECT_EQ(folder.file_count(), 1u);
+  const TokenFile file(folder / "a.tokens");
+  file.verify({});
+  EXPECT_EQ(file.image_count(), 3);
+  EXPECT_EQ(images_of(file), some_images());
+  EXPECT_EQ(read_all(file), (std::vector<int32_t>{5, 6, 7, 5, 6, 7, 5, 6, 7}));
+  EXPECT_EQ(file.document(2).first, 6);
+  EXPECT_THROW(file.image(3), InternalError);
+  for (size_t bytes = 0; bytes < whole.size(); ++bytes)
+    EXPECT_THROW(TokenFile(folder.write("cut.tokens", whole.substr(0, bytes))), DataError);
+  EXPECT_THROW(TokenFile(folder.write("long.tokens", whole + '\0')), DataError);
+}
+
+TEST(TokenFile, KeepsManyImages) {
+  TemporaryFolder folder;
+  TokenFileWriter writer(folder / "a.tokens", 10, 0);
+  const std::string large(3 << 20, 'x');
+  for (int64_t i = 0; i < 2000; ++i) {
+    const std::string contents = i % 500 == 0 ? large : "image " + std::to_string(i);
+    writer.append(std::vector<int32_t>{1}, {}, {{{.line_number = i + 1, .contents = contents}}});
+  }
+  EXPECT_EQ(folder.file_count(), 1u);
+  writer.finish();
+  const TokenFile file(folder / "a.tokens");
+  file.verify({});
+  for (int64_t i = 0; i < 2000; ++i) {
+    const auto [first, count] = file.images(i);
+    ASSERT_EQ(count, 1);
+    EXPECT_EQ(file.image(first).line_number, i + 1);
+    EXPECT_TRUE(file.image(first).contents ==
+                (i % 500 == 0 ? large : "image " + std::to_string(i)));
+  }
+}
+
+TEST(TokenFile, IsOfVersion4WithoutImages) {
+  TemporaryFolder folder;
+  write_token_file(folder / "a.tokens", 100, std::vector<int32_t>{5, 6, 7});
+  EXPECT_EQ(read_file(folder / "a.tokens")[8], 4);
+  const TokenFile file(folder / "a.tokens");
+  EXPECT_EQ(file.image_count(), 0);
+  EXPECT_EQ(file.images(0).count, 0);
+}
+
+// Where no hash is asked for, what is read is refused or in range.
+TEST(TokenFile, NoticesAnyChangedBitOfImages) {
+  TemporaryFolder folder;
+  const std::string whole = file_with_images(folder);
+  int refused = 0;
+  for (size_t bit = 0; bit < 8 * whole.size(); ++bit) {
+    std::string changed = whole;
+    changed[bit / 8] = static_cast<char>(changed[bit / 8] ^ (1 << bit % 8));
+    const auto path = folder.write("changed.tokens", changed);
+    try {
+      const TokenFile file(path);
+      EXPECT_GE(bit, 8 * kHeaderBytes);
+      EXPECT_THAT(message_of<DataError>([&] { file.verify({}); }), HasSubstr(path.string()));
+      for (int64_t document = 0; document < file.document_count(); ++document)
+        file.document(document);
+      read_all(file);
+      EXPECT_EQ(images_of(file).size(), 3u);
+    } catch (const DataError& error) {
+      EXPECT_THAT(error.what(), HasSubstr(path.string()));
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, static_cast<int>(8 * kHeaderBytes));
+}
+
 TEST(TokenFile, FileWithoutTokensIsValid) {
   TemporaryFolder folder;
   TokenFileWriter(folder / "a.tokens", 10, 1).finish();
@@ -377,7 +475,7 @@ TEST(TokenFile, SaysWhatItFoundAndExpected) {
     return message_of<DataError>([&] { TokenFile file(folder.write("b.tokens", bytes)); });
   };
   EXPECT_THAT(changed(0, 'X'), HasSubstr("b.tokens: not a token file"));
-  EXPECT_THAT(changed(8, 9), HasSubstr("version 9; expected version 1 to 4"));
+  EXPECT_THAT(changed(8, 9), HasSubstr("version 9; expected version 1 to 5"));
   EXPECT_THAT(changed(12, 3), HasSubstr("3 bytes per token; expected 2 or 4"));
   EXPECT_THAT(
       changed(17, 15),
