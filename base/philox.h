@@ -16,7 +16,8 @@ enum class RandomUse : uint32_t {
   data_order = 2,
   initial_weights = 3,
   sampling = 4,
-  rounding = 5
+  rounding = 5,
+  synthetic_pixels = 6
 };
 
 using PhiloxBlock = std::array<uint32_t, 4>;

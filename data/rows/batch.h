@@ -17,6 +17,13 @@ namespace longshore::data {
 // within its sequence, and the number of that sequence in the row, from 1, or kPadding.
 inline constexpr const char *kTokens = "tokens", *kTargets = "targets", *kPositions = "positions",
                             *kSegments = "segments";
+// What images give, of a model that reads them, in N slots for each row and P patches for each: the
+// pixels of each patch [N,P,3pp], see to_patches(); the places of each image's R tokens among all
+// positions of the batch [N,R], or kNoPlace in a slot that is empty; and of each position the
+// number of the block within which positions see each other both ways, or 0.
+inline constexpr const char *kPixelValues = "pixel_values", *kImagePlaces = "image_places",
+                            *kBlocks = "blocks";
+constexpr int32_t kNoPlace = -1;
 // The target of a position that is not trained.
 constexpr int32_t kIgnoredTarget = -1;
 // The segment of a position that holds no token of a dataset.
@@ -71,6 +78,9 @@ Batch padding(const BatchSchema& schema);
 class Row {
  public:
   Row(Batch& batch, int64_t number) : batch_(batch), number_(number) {}
+
+  int64_t number() const { return number_; }
+  bool has(const std::string& name) const { return batch_.has(name); }
 
   // The row's values of an input; none where the model does not read it. Throws InternalError where
   // they are not int32.

@@ -7,8 +7,11 @@
 
 #include "base/error.h"
 #include "base/philox.h"
+#include "base/processors.h"
+#include "base/text.h"
 #include "data/rows/mixture.h"
 #include "data/rows/permutation.h"
+#include "data/rows/read_rows.h"
 
 namespace longshore::data {
 namespace {
@@ -39,7 +42,9 @@ int64_t first_row(BatchShape shape, Rank rank, int64_t micro_batch) {
 template <class Read>
 Batch filled(const BatchSchema& schema, int64_t first, Read read) {
   Batch batch = padding(schema);
-  for (int64_t row = 0; row < schema.shape.rows; ++row) read(first + row, Row(batch, row));
+  // Images take long to decode; text does not.
+  const int64_t threads = batch.has(kPixelValues) ? usable_processors() : 1;
+  read_rows(schema.shape.rows, threads, [&](int64_t row) { read(first + row, Row(batch, row)); });
   if (batch.has(kTargets))
     batch.total_weights = std::ranges::count_if(
         batch[kTargets], [](int32_t target) { return target != kIgnoredTarget; });
@@ -58,18 +63,62 @@ std::vector<uint64_t> shares(const std::vector<WeightedRows>& sources) {
   return shares;
 }
 
+// The first tokens of rows become those of images, which carry no loss, nor does their prompt.
+void put_image_tokens(const RowImages& images, std::span<int32_t> window,
+                      std::span<uint8_t> carries_loss) {
+  const auto each = static_cast<size_t>(images.text.tokens_per_image);
+  const bool is_before_text = images.text.kind == ImageText::before_text;
+  std::ranges::replace(window, images.text.image_token, images.text.image_token == 0 ? 1 : 0);
+  size_t at = 0;
+  for (int64_t image = 0; image < images.images_per_row; ++image) {
+    if (!is_before_text) ++at;
+    std::ranges::fill(window.subspan(at, each), images.text.image_token);
+    std::ranges::fill(carries_loss.subspan(at, each), uint8_t{0});
+    at += each;
+  }
+  if (is_before_text)
+    std::ranges::fill(carries_loss.first(at + (window.size() - at) / 4), uint8_t{0});
+}
+
+void check_images(const RowImages& images, int64_t length) {
+  check(images);
+  const int64_t others = images.text.kind == ImageText::before_text ? 0 : images.images_per_row;
+  const int64_t least = images.tokens_per_row() + others;
+  if (length < least)
+    throw ConfigError("max_target_length: found " + std::to_string(length) +
+                      ", expected at least " + std::to_string(least) + " for " +
+                      plural(images.images_per_row, "image") + " a row; nearest: a smaller " +
+                      "max_num_images_per_example");
+}
+
+void write_random_pixels(const RowImages& images, uint64_t seed, int64_t row,
+                         RowImageWriter& writer) {
+  std::vector<float> planes(static_cast<size_t>(images.pixels.value_count()));
+  uint32_t block = 0;  // of the row
+  for (int64_t image = 0; image < images.images_per_row; ++image) {
+    for (size_t at = 0; at < planes.size(); at += 4) {
+      const PhiloxBlock random = philox(seed, RandomUse::synthetic_pixels, block++, uint64_t(row));
+      for (size_t i = 0; i < 4 && at + i < planes.size(); ++i)
+        planes[at + i] = static_cast<float>(random[i] >> 8) * 0x1p-23f - 1;
+    }
+    writer.write_pixels(planes);
+  }
+}
+
 }  // namespace
 
-BatchSource synthetic_batches(BatchSchema schema, int32_t vocab_size, uint64_t seed, Rank rank) {
+BatchSource synthetic_batches(BatchSchema schema, int32_t vocab_size, uint64_t seed, Rank rank,
+                              std::optional<RowImages> images) {
   const BatchShape shape = schema.shape;
   check_shape(shape);
   check_rank(rank);
   if (vocab_size < 1) throw InternalError("vocabulary of " + std::to_string(vocab_size));
+  if (images) check_images(*images, shape.length);
   return [=](int64_t micro_batch) {
-    std::vector<int32_t> window(static_cast<size_t>(shape.length) + 1);
-    const std::vector<uint8_t> carries_loss(window.size(), 1);
     return filled(
         schema, first_row(shape, rank, micro_batch), [&](int64_t number, const Row& into) {
+          std::vector<int32_t> window(static_cast<size_t>(shape.length) + 1);
+          std::vector<uint8_t> carries_loss(window.size(), 1);
           for (size_t t = 0; t < window.size(); t += 4) {
             const PhiloxBlock random = philox(seed, RandomUse::synthetic_tokens,
                                               static_cast<uint32_t>(t / 4), uint64_t(number));
@@ -77,7 +126,12 @@ BatchSource synthetic_batches(BatchSchema schema, int32_t vocab_size, uint64_t s
               window[t + i] =
                   static_cast<int32_t>(uint64_t{random[i]} * uint64_t(vocab_size) >> 32);
           }
+          if (images) put_image_tokens(*images, window, carries_loss);
           into.put(0, kPadding + 1, window, carries_loss);
+          if (!images) return;
+          RowImageWriter writer(*images, into, shape.length);
+          writer.put(0, window, carries_loss, images->images_per_row);
+          if (into.has(kPixelValues)) write_random_pixels(*images, seed, number, writer);
         });
   };
 }

@@ -4,8 +4,8 @@
 // A source is a pure function of a micro-batch index: asking again, out of order or from another
 // thread changes nothing, so a run can stop and resume anywhere. Rows are numbered through all
 // micro-batches (row r of micro-batch m is row m * rows + r), and a row depends on its number
-// alone. So the a-th of A micro-batches of step k is source(k * A + a), and these A hold the same
-// rows as one batch A times as large.
+// alone, but for the places of its images in the batch. So the a-th of A micro-batches of step k is
+// source(k * A + a), and these A hold the same rows as one batch A times as large.
 //
 // N ranks share each micro-batch: rank n has the n-th of N equal parts of its rows. Together they
 // hold the same rows as one rank whose batch is N times as large.
@@ -17,6 +17,7 @@
 #include <optional>
 #include <vector>
 
+#include "data/rows/row_images.h"
 #include "data/rows/rows.h"
 
 namespace longshore::data {
@@ -27,11 +28,16 @@ struct Rank {
   int64_t world_size = 1;
 };
 
+// Rows with pixels are read by several threads, as many as there are processors to use.
 using BatchSource = std::function<Batch(int64_t micro_batch)>;
 
-// Tokens drawn uniformly from the vocabulary. Endless.
-BatchSource synthetic_batches(BatchSchema schema, int32_t vocab_size, uint64_t seed,
-                              Rank rank = {});
+// Tokens drawn uniformly from the vocabulary. Endless. With `images` all slots of a row have one,
+// of values drawn uniformly from [-1, 1): the images' tokens are the row's first, in a model that
+// has them in its text with another token before each, and else with a quarter of the tokens behind
+// them as their prompt, which is not trained on either. Throws a ConfigError where nothing to train
+// would be left.
+BatchSource synthetic_batches(BatchSchema schema, int32_t vocab_size, uint64_t seed, Rank rank = {},
+                              std::optional<RowImages> images = std::nullopt);
 
 struct WeightedRows {
   std::shared_ptr<const Rows> rows;

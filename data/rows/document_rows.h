@@ -6,12 +6,14 @@
 #include <optional>
 #include <vector>
 
+#include "data/rows/row_images.h"
 #include "data/rows/rows.h"
 #include "data/rows/token_file.h"
 
 namespace longshore::data {
 
-// What becomes of a document of more than T + 1 tokens.
+// What becomes of a document of more than T + 1 tokens. With images it is left out, but where it is
+// truncated behind its images' tokens.
 enum class ExcessLength {
   truncate,  // its first T + 1 are taken
   split,     // cut into sequences as WindowRows cuts, each with its own positions and segment
@@ -22,6 +24,7 @@ struct DocumentRowsOptions {
   int64_t length = 0;    // T
   bool packing = false;  // several documents in a row, as they fit; otherwise one
   ExcessLength excess_length = ExcessLength::truncate;
+  std::optional<RowImages> images = std::nullopt;  // of a model that reads them
 };
 
 // A document of n tokens takes n - 1 positions, since nothing is predicted from its last. A row
@@ -31,27 +34,38 @@ struct DocumentRowsOptions {
 // least is left over (best-fit decreasing; Krell et al. 2021, arXiv 2107.02027). Only where blocks
 // begin is remembered, and a block is packed again for each row that is read, so memory hardly
 // grows with the dataset. Every document is in one row.
+//
+// With images, a row has also kImagePlaces, kBlocks and kPixelValues, as far as its batch has them.
+// Images are opened and decoded when a row is read that has kPixelValues. A document with more
+// images than a row has slots is left out, and no row is packed with more.
 class DocumentRows : public Rows {
  public:
   struct Counts {
     int64_t documents = 0;
-    int64_t too_long = 0;   // of more than T + 1 tokens
-    int64_t untrained = 0;  // sequences left out: none of their targets carries loss
-    int64_t positions = 0;  // that are no padding
+    int64_t too_long = 0;    // of more than T + 1 tokens
+    int64_t images_cut = 0;  // of these, left out, since truncation or a split would cut images
+    int64_t too_many_images = 0;  // documents left out for that
+    int64_t untrained = 0;        // sequences left out: none of their targets carries loss
+    int64_t positions = 0;        // that are no padding
+    int64_t images = 0;           // in rows
   };
 
   // Throws a DataError, without the file's name, when that does not know its documents or no row
-  // comes of them.
+  // comes of them, and where it has images that nobody reads.
   DocumentRows(std::shared_ptr<const TokenFile> file, const DocumentRowsOptions& options);
 
   int64_t count() const override { return count_; }
+  // Throws a DataError where an image is not what it was; see read_image().
   void read(int64_t index, const Row& into) const override;
 
   const Counts& counts() const { return counts_; }
 
  private:
-  // Some tokens of a document, as a row takes them: count - 1 positions.
-  using Sequence = TokenFile::Range;
+  // Some tokens of a document, as a row takes them: count - 1 positions; with its images, if all
+  // their tokens are among them.
+  struct Sequence : TokenFile::Range {
+    ImageTable::Range images = {};
+  };
   struct Block {
     int64_t first_document, first_row;
   };
@@ -62,8 +76,14 @@ class DocumentRows : public Rows {
   };
 
   PackedBlock pack(int64_t first_document) const;
-  std::vector<Sequence> sequences_of(TokenFile::Range document) const;
-  bool is_trained(Sequence sequence) const;
+  std::vector<std::vector<Sequence>> packed(std::vector<Sequence> sequences) const;
+  std::vector<Sequence> sequences_of(int64_t document, Counts& counts) const;
+  bool cuts_images(const Sequence& document) const;
+  int64_t least_rows(const Counts& counts, int64_t sequences) const;
+  void put_images(RowImageWriter& writer, int64_t at, const Sequence& sequence,
+                  std::span<const int32_t> tokens, std::span<const uint8_t> carries_loss) const;
+  void write_images(const std::vector<Sequence>& row, RowImageWriter& writer) const;
+  bool is_trained(const Sequence& sequence) const;
 
   std::shared_ptr<const TokenFile> file_;
   DocumentRowsOptions options_;

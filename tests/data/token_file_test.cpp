@@ -333,17 +333,17 @@ TEST(TokenFile, IsOfVersion4WithoutImages) {
 }
 
 // Where no hash is asked for, what is read is refused or in range.
-TEST(TokenFile, NoticesAnyChangedBitOfImages) {
+TEST(TokenFile, NoticesAnyChangedByteOfImages) {
   TemporaryFolder folder;
   const std::string whole = file_with_images(folder);
   int refused = 0;
-  for (size_t bit = 0; bit < 8 * whole.size(); ++bit) {
+  for (size_t byte = 0; byte < whole.size(); ++byte) {
     std::string changed = whole;
-    changed[bit / 8] = static_cast<char>(changed[bit / 8] ^ (1 << bit % 8));
+    changed[byte] = static_cast<char>(changed[byte] ^ (1 << byte % 8));
     const auto path = folder.write("changed.tokens", changed);
     try {
       const TokenFile file(path);
-      EXPECT_GE(bit, 8 * kHeaderBytes);
+      EXPECT_GE(byte, kHeaderBytes);
       EXPECT_THAT(message_of<DataError>([&] { file.verify({}); }), HasSubstr(path.string()));
       for (int64_t document = 0; document < file.document_count(); ++document)
         file.document(document);
@@ -354,7 +354,7 @@ TEST(TokenFile, NoticesAnyChangedBitOfImages) {
       ++refused;
     }
   }
-  EXPECT_GT(refused, static_cast<int>(8 * kHeaderBytes));
+  EXPECT_GT(refused, static_cast<int>(kHeaderBytes));
 }
 
 TEST(TokenFile, FileWithoutTokensIsValid) {
