@@ -43,7 +43,14 @@ constexpr const char* kGemma = R"({{- '<bos>' -}}
   {%- if loop.first and system -%}
     {{- messages[0]['content'] + '\n\n' -}}
   {%- endif -%}
-  {{- message['content'] | trim + '<end_of_turn>\n' -}}
+  {%- if message['content'] is string -%}
+    {{- message['content'] | trim -}}
+  {%- else -%}
+    {%- for part in message['content'] -%}
+      {{- '<start_of_image>' if part['type'] == 'image' else part['text'] | trim -}}
+    {%- endfor -%}
+  {%- endif -%}
+  {{- '<end_of_turn>\n' -}}
 {%- endfor -%}
 {%- if add_generation_prompt -%}
   {{- '<start_of_turn>model\n' -}}

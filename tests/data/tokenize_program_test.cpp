@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include <filesystem>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "data/rows/token_file.h"
 #include "data/tokenizers/tokenizer.h"
 #include "tests/base/process.h"
+#include "tests/data/image_samples.h"
 #include "tests/data/temporary_folder.h"
 
 namespace longshore::data {
@@ -66,6 +68,42 @@ TEST(TokenizeProgram, AddsBosAndEosAsItIsTold) {
   EXPECT_EQ(wrong.output,
             "tokenize: --add-bos-eos: found nevr, expected one of missing, always, never; nearest: "
             "never\n");
+}
+
+// The model says how images stand in text: that of --model, or of the tokenizer's folder.
+TEST(TokenizeProgram, TakesImagesWithTheirModel) {
+  TemporaryFolder folder;
+  const ImageSamples samples("reference");
+  const auto image = samples.file("grey.png");
+  folder.write("a.png", {reinterpret_cast<const char*>(image.data()), image.size()});
+  const auto input =
+      folder.write("in.jsonl", R"({"image": "a.png", "prefix": "caption en", "suffix": "a boat"})");
+  const std::string tokenizer = "tests/goldens/tokenizers/gemma_bpe",
+                    models = "tests/goldens/models/";
+  auto tokenize = [&](const std::string& options) {
+    return run_tokenize("--out " + (folder / "out.tokens").string() + " " + options + " " +
+                        input.string());
+  };
+  const Result result = tokenize("--tokenizer " + tokenizer + " --model " + models + "paligemma2");
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_THAT(result.output, HasSubstr(" tokens, 1 document, 1 image\n"));
+  EXPECT_EQ(TokenFile(folder / "out.tokens").image_count(), 1);
+  const std::string of_text = tokenize("--tokenizer " + tokenizer).output;
+  EXPECT_THAT(of_text, HasSubstr("in.jsonl:1: found 1 image, but the model reads none; nearest: "));
+
+  std::filesystem::copy(tokenizer, folder / "model");
+  std::filesystem::copy(models + "paligemma2/config.json", folder / "model/config.json");
+  EXPECT_EQ(tokenize("--tokenizer " + (folder / "model").string()).output, result.output);
+  folder.write("model/config.json", "{\"model_type\": \"other\"}");
+  EXPECT_EQ(tokenize("--tokenizer " + (folder / "model").string()).output, of_text);
+
+  const Result small = tokenize("--tokenizer " + tokenizer + " --max-image-pixels 20 --model " +
+                                models + "paligemma2");
+  EXPECT_EQ(small.exit_code, 1);
+  EXPECT_THAT(small.output, HasSubstr("expected at most 20 pixels"));
+  const Result text = tokenize("--tokenizer " + tokenizer + " --model " + models + "gemma2");
+  EXPECT_EQ(text.exit_code, 2);
+  EXPECT_THAT(text.output, HasSubstr("gemma2: found a model of text, expected one that reads"));
 }
 
 // Special tokens are recognised, and stay in what is decoded.

@@ -3,6 +3,7 @@
 #include <exception>
 #include <filesystem>
 #include <iostream>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,12 +15,16 @@
 #include "base/standard_output.h"
 #include "base/stop_signal.h"
 #include "base/text.h"
+#include "data/files/small_file.h"
+#include "data/images/decode_image.h"
+#include "data/images/image_text.h"
 #include "data/text/chat_template.h"
 #include "data/text/example.h"
 #include "data/text/text_format.h"
 #include "data/text/tokenize_files.h"
 #include "data/text/tokenize_json.h"
 #include "data/tokenizers/tokenizer.h"
+#include "models/hf/config.h"
 
 namespace {
 
@@ -36,6 +41,8 @@ constexpr const char* kDescription =
       are its lines: {"text": ...}, {"prompt": ..., "completion": ...} or {"messages": [...]}; those
       of another file are paragraphs, separated by blank lines. Messages are written as the chat
       template says; bos, where the tokenizer begins texts with one, and eos are put around others.
+      Pairs and messages may have images, as docs/data.md says, if the model reads them: that of
+      --model, or of the tokenizer's folder where that has a config.json.
   tokenize --tokenizer PATH --stdin-json
       For each line in, a JSON string, writes {"ids": [...], "decoded": "..."}.
 
@@ -48,6 +55,7 @@ struct Arguments {
   bool stdin_json = false;
   std::filesystem::path output;
   std::vector<std::filesystem::path> inputs;
+  std::filesystem::path model;  // a folder
   longshore::data::TokenizeOptions options;
   std::string add_bos_eos = kAddBosEos[0];
 };
@@ -67,7 +75,8 @@ void require_lines_of_json(const Arguments& arguments) {
   const longshore::data::TokenizeOptions& options = arguments.options;
   for (const auto& [option, is_given] :
        {std::pair{"--chat-template", !options.chat_template.empty()},
-        {"--skip-bad-lines", options.skip_bad_lines}})
+        {"--skip-bad-lines", options.skip_bad_lines},
+        {"--model", !arguments.model.empty()}})
     if (is_given)
       throw longshore::ConfigError(std::string(option) +
                                    ": found no .jsonl file to tokenize, expected one");
@@ -94,6 +103,42 @@ void require_use_of_options(const Arguments& arguments) {
                                  "template writes whole");
 }
 
+// How the model of a folder reads images; nothing where it does not.
+std::optional<longshore::data::ImageText> image_text_of(const std::filesystem::path& folder) {
+  using longshore::data::ImageText;
+  constexpr uint64_t kMostMib = 1;
+  const std::filesystem::path config = folder / "config.json";
+  const std::string text = longshore::data::read_small_file(config, kMostMib);
+  try {
+    const auto vision =
+        longshore::models::parse_hf_config(text, longshore::models::UnknownKeys::ignore,
+                                           longshore::models::Images::read)
+            .vision;
+    if (!vision) return std::nullopt;
+    return ImageText{
+        .kind = vision->family->has_prefix ? ImageText::before_text : ImageText::in_text,
+        .image_token = static_cast<int32_t>(vision->image_token),
+        .tokens_per_image = vision->image_tokens};
+  } catch (const longshore::DataError& error) {
+    throw longshore::DataError(longshore::path_text(config) + ": " + error.what());
+  }
+}
+
+std::optional<longshore::data::ImageText> image_text(const Arguments& arguments) {
+  if (!arguments.model.empty()) {
+    if (const auto found = image_text_of(arguments.model)) return found;
+    throw longshore::ConfigError("--model: " + longshore::path_text(arguments.model) +
+                                 ": found a model of text, expected one that reads images");
+  }
+  std::error_code error;
+  if (!std::filesystem::exists(arguments.tokenizer / "config.json", error)) return std::nullopt;
+  try {
+    return image_text_of(arguments.tokenizer);
+  } catch (const longshore::DataError&) {
+    return std::nullopt;  // of whatever model: its tokenizer serves all the same
+  }
+}
+
 void run(const Arguments& arguments) {
   if (!arguments.stdin_json && arguments.output.empty())
     throw longshore::ConfigError("found neither --out nor --stdin-json, expected one of them");
@@ -110,6 +155,7 @@ void run(const Arguments& arguments) {
   }
   const longshore::StopSignal listening;
   auto options = arguments.options;
+  options.image_text = image_text(arguments);
   options.add_bos_eos = add_bos_eos_named(arguments.add_bos_eos);
   if (!options.chat_template.empty())  // an unknown one is said first
     longshore::data::ChatTemplate::named(options.chat_template);
@@ -120,6 +166,7 @@ void run(const Arguments& arguments) {
   std::string text = longshore::path_text(arguments.output) + ": " +
                      longshore::plural(summary.tokens, "token") + ", " +
                      longshore::plural(summary.documents, "document");
+  if (summary.images > 0) text += ", " + longshore::plural(summary.images, "image");
   if (arguments.options.skip_bad_lines)
     text += ", " + longshore::plural(summary.skipped_lines, "line") + " skipped";
   longshore::print(stdout, text + "\n");
@@ -143,6 +190,15 @@ int main(int argc, char** argv) {
       ->needs(output);
   app.add_flag("--skip-bad-lines", arguments.options.skip_bad_lines,
                "count lines of a .jsonl file that cannot be read, and go on")
+      ->needs(output);
+  app.add_option("--model", arguments.model,
+                 "folder of Hugging Face's with the model that reads the images of a .jsonl file")
+      ->check(CLI::ExistingDirectory)
+      ->needs(output);
+  app.add_option("--max-image-pixels", arguments.options.max_image_pixels,
+                 "width times height that an image may have")
+      ->check(CLI::Range(int64_t{1}, longshore::data::kMaxImagePixels))
+      ->capture_default_str()
       ->needs(output);
   app.add_option("--add-bos-eos", arguments.add_bos_eos,
                  "around texts: missing (default; not where one begins or ends with it itself), "
