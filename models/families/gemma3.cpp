@@ -5,6 +5,9 @@
 namespace longshore::models {
 
 const VisionFamily kGemma3{
-    .name = "gemma3", .hf_class = "Gemma3ForConditionalGeneration", .pools = true};
+    .name = "gemma3",
+    .hf_class = "Gemma3ForConditionalGeneration",
+    .decoders = {&kGemma3Text},
+    .pools = true};
 
 }  // namespace longshore::models

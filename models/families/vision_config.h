@@ -4,6 +4,9 @@
 
 #include <cstdint>
 #include <string_view>
+#include <vector>
+
+#include "models/families/family.h"
 
 namespace longshore::models {
 
@@ -12,15 +15,18 @@ namespace longshore::models {
 struct VisionFamily {
   const char* name;      // model_type
   const char* hf_class;  // the first of `architectures`
-  bool pools = false;    // averages windows of patches and norms them, before the projection
+  // What its text model may be; the first is that of a config.json that does not say it.
+  std::vector<const Family*> decoders = {};
+  bool pools = false;  // averages windows of patches and norms them, before the projection
   // Whether images and prompt see each other (Gemma's prefix), or each image itself.
   bool has_prefix = false;
 };
 
 extern const VisionFamily kPaliGemma, kGemma3;
 
-// nullptr if there is none of that name.
+// nullptr if there is none of that name, or none with that decoder.
 const VisionFamily* find_vision_family(std::string_view name);
+const VisionFamily* vision_family_of(const Family& decoder);
 
 // Comments name the config keys.
 struct VisionConfig {
@@ -33,8 +39,8 @@ struct VisionConfig {
   int64_t heads = 16;                        // num_attention_heads_for_vit
   int64_t mlp_width = 4304;                  // intermediate_size_for_vit
   double norm_epsilon = 1e-6;                // normalization_layer_epsilon_for_vit
-  int64_t image_tokens = 256;                // rows of an image in the decoder
-  int64_t image_token = -1;                  // the token that stands where they go
+  int64_t image_tokens = 256;                // mm_tokens_per_image: rows of one in the decoder
+  int64_t image_token = -1;                  // image_token_id: the token where they go
 
   int64_t side() const { return image_size / patch_size; }  // patches
   int64_t patches() const { return side() * side(); }
@@ -42,5 +48,20 @@ struct VisionConfig {
 
   bool operator==(const VisionConfig&) const = default;
 };
+
+// A size of the tower, from 1 to `most`.
+struct VisionField {
+  const char* key;     // of configs
+  const char* hf_key;  // of the vision_config in config.json
+  int64_t VisionConfig::*member;
+  int64_t most;
+  int64_t otherwise;  // what transformers takes where config.json does not say it
+  const char* help;
+};
+
+const std::vector<VisionField>& vision_fields();
+
+// Whether windows of the patches, equal squares, can be averaged to that many rows.
+bool pools_evenly(const VisionConfig& config);
 
 }  // namespace longshore::models

@@ -290,7 +290,7 @@ Reading read_decoder(std::string_view text, Images images) {
     if (images == Images::ignore && family->has_prefix)
       reader.refuse("model_type", "a model of text: this one sees no text as its text model would");
     reading = read_decoder(text_model_config(text), images);
-    if (images == Images::read)
+    if (images == Images::read || (images == Images::needed && family->has_prefix))
       reading.decoder.vision =
           read_vision_config(object, reading.decoder.width, reading.unknown_keys);
     return reading;

@@ -14,11 +14,14 @@ namespace longshore::models {
 enum class UnknownKeys : uint8_t { refuse, ignore };
 
 // Whether a model that also reads images is read whole, or as its text model.
-enum class Images : uint8_t { ignore, read };
+enum class Images : uint8_t {
+  ignore,
+  read,
+  needed,  // whole where the text model is none by itself, as PaliGemma's is not
+};
 
 // The decoder that `text` describes (for a model that also reads images, its text model's unless
-// these are read), in the
-// older spelling of keys (rope_scaling, rope_theta, torch_dtype) or the newer one (rope_parameters,
+// these are read), in the older spelling of keys (rope_scaling, rope_theta, torch_dtype) or the newer one (rope_parameters,
 // dtype, layer_types); batch and length stay as they are by default, dtype is that of the weights
 // (float16 is read as float32). Throws DataError, naming the key, for what is missing, is not of
 // its type, is beyond models/families/limits.h, or would change results and is not supported.

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "models/families/family.h"
+#include "models/families/vision_config.h"
 #include "models/hf/json_reader.h"
 
 namespace longshore::models {
@@ -35,9 +35,10 @@ json defaults_of(const std::string& text_type) {
 
 // Of the model's type, its text model's.
 std::vector<std::string> text_types(const std::string& type) {
-  if (type == "gemma3") return {"gemma3_text"};
-  if (type == "paligemma") return {"gemma", "gemma2"};
-  return {};
+  std::vector<std::string> types;
+  if (const VisionFamily* family = find_vision_family(type))
+    for (const Family* decoder : family->decoders) types.emplace_back(decoder->name);
+  return types;
 }
 
 json text_config(const json& object, const std::vector<std::string>& types) {

@@ -1,9 +1,6 @@
 #include "models/hf/vision.h"
 
-#include <cmath>
-
 #include "base/error.h"
-#include "models/families/limits.h"
 
 namespace longshore::models {
 namespace {
@@ -20,19 +17,14 @@ int64_t size(JsonReader& reader, const char* key, int64_t otherwise, int64_t mos
 
 // With the defaults of transformers for siglip_vision_model.
 void read_tower(JsonReader& reader, VisionConfig& vision) {
-  constexpr int64_t kMostPixels = 8192;
   reader.word("model_type", {"siglip_vision_model"}, "siglip_vision_model");
   reader.word("hidden_act", {"gelu_pytorch_tanh"}, "gelu_pytorch_tanh");
   reader.expect_off("attention_dropout");
   for (const char* key : {"vision_use_head", "num_image_tokens", "projector_hidden_act"})
     reader.has(key);
   if (reader.integer("num_channels", 3) != 3) reader.refuse("num_channels", "3");
-  vision.width = size(reader, "hidden_size", 768, kMaxWidth);
-  vision.mlp_width = size(reader, "intermediate_size", 3072, kMaxWidth);
-  vision.layers = size(reader, "num_hidden_layers", 12, kMaxLayers);
-  vision.heads = size(reader, "num_attention_heads", 12, kMaxWidth);
-  vision.image_size = size(reader, "image_size", 224, kMostPixels);
-  vision.patch_size = size(reader, "patch_size", 16, kMostPixels);
+  for (const VisionField& field : vision_fields())
+    vision.*field.member = size(reader, field.hf_key, field.otherwise, field.most);
   vision.norm_epsilon = reader.positive("layer_norm_eps", 1e-6);
   if (vision.width % vision.heads != 0)
     reader.refuse("num_attention_heads",
@@ -45,8 +37,7 @@ void read_tower(JsonReader& reader, VisionConfig& vision) {
 void read_pooling(JsonReader& reader, VisionConfig& vision) {
   constexpr const char* kKey = "mm_tokens_per_image";
   vision.image_tokens = size(reader, kKey, 256, vision.patches());
-  const auto across = std::llround(std::sqrt(static_cast<double>(vision.image_tokens)));
-  if (across * across != vision.image_tokens || vision.side() % across != 0)
+  if (!pools_evenly(vision))
     reader.refuse(kKey, "the square of a divisor of " + std::to_string(vision.side()) +
                             ", the patches across an image");
 }

@@ -254,21 +254,21 @@ Model truncated(Model model, int layers) {
     return std::ranges::any_of(program.inputs_from(Source::weight),
                                [&](ValueId id) { return program[id].needs_gradient; });
   };
-  for (Stage& stage : model.stages) {
-    if (!stage.is_scan() || std::ssize(stage.layers) <= layers) continue;
-    auto training_from = [&](int first) {
-      return std::count_if(stage.layers.begin() + first, stage.layers.begin() + first + layers,
-                           [&](int kind) { return trains(stage.programs[kind]); });
-    };
-    std::optional<int> best;
-    for (int first = 0; first + layers <= std::ssize(stage.layers); ++first)
-      if (loose_ends(stage, first, first + layers).empty() &&
-          (!best || training_from(first) > training_from(*best)))
-        best = first;
-    if (best)
-      stage.layers =
-          std::vector<int>(stage.layers.begin() + *best, stage.layers.begin() + *best + layers);
-  }
+  const std::string name = main_stage(model).name;
+  Stage& stage = *std::ranges::find(model.stages, name, &Stage::name);
+  if (std::ssize(stage.layers) <= layers) return model;
+  auto training_from = [&](int first) {
+    return std::count_if(stage.layers.begin() + first, stage.layers.begin() + first + layers,
+                         [&](int kind) { return trains(stage.programs[kind]); });
+  };
+  std::optional<int> best;
+  for (int first = 0; first + layers <= std::ssize(stage.layers); ++first)
+    if (loose_ends(stage, first, first + layers).empty() &&
+        (!best || training_from(first) > training_from(*best)))
+      best = first;
+  if (best)
+    stage.layers =
+        std::vector<int>(stage.layers.begin() + *best, stage.layers.begin() + *best + layers);
   return model;
 }
 

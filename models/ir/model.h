@@ -72,9 +72,9 @@ void connect(Model& model);
 // that do not train the same weights get kinds of their own. Connects the model.
 void set_trainable(Model& model, const std::function<bool(const std::string&)>& trains);
 
-// The model with only `layers` layers of each scan: those in a row of which most train something,
-// the first of several such rows. What they give to later layers is read, and what they read of
-// earlier ones given, within the row; a scan without such a row stays whole.
+// The model with only `layers` layers of its main stage: those in a row of which most train
+// something, the first of several such rows. What they give to later layers is read, and what they
+// read of earlier ones given, within the row; a scan without such a row stays whole.
 Model truncated(Model model, int layers);
 
 struct ParameterCount {

@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "data/images/decode_image.h"
 #include "data/rows/document_rows.h"
 #include "data/tokenizers/add_bos_eos.h"
 #include "models/families/decoder_config.h"
@@ -82,6 +83,9 @@ struct Config {
                               .kv_heads = 0,
                               .head_dim = 0,
                               .mlp_width = 0};
+  bool use_multimodal = false;
+  // What images are read with; `images` and `family` follow from other keys.
+  models::VisionConfig vision;
   std::vector<std::string> layer_types;
   RopeType rope_type = RopeType::unscaled;
   double rope_factor = 1;
@@ -103,6 +107,7 @@ struct Config {
   int64_t max_target_length = 2048;
   int64_t per_device_batch_size = 1;
   int64_t gradient_accumulation_steps = 1;
+  int64_t max_num_images_per_example = 1;
   ComputeDtype dtype = ComputeDtype::automatic;
   WeightDtype weight_dtype = WeightDtype::float32;
 
@@ -115,6 +120,7 @@ struct Config {
 
   // remat
   std::string remat_policy = "full";
+  std::string remat_policy_for_vit = "full";
   std::optional<int64_t> offload_layers;
   // The actions of the labels whose keys are set: "remat", "device" or "offload", or two of them,
   // for the first offload_layers layers and for the others.
@@ -161,6 +167,7 @@ struct Config {
   bool packing = true;
   data::ExcessLength excess_length_strategy = data::ExcessLength::truncate;
   bool skip_bad_lines = false;
+  int64_t max_image_pixels = data::kMaxImagePixels;
   bool verify_token_files = true;
   data::AddBosEos add_bos_eos = data::AddBosEos::missing;
   std::optional<int64_t> eval_interval;

@@ -48,6 +48,12 @@ models::UnknownKeys unknown_keys(const Config& config) {
                                           : models::UnknownKeys::refuse;
 }
 
+models::Images images(const Config& config) {
+  if (config.use_multimodal) return models::Images::read;
+  return config.origins.contains("use_multimodal") ? models::Images::ignore
+                                                   : models::Images::needed;
+}
+
 std::string unknown_keys_text(const HfConfig& config) {
   if (config.unknown_keys.empty()) return "";
   ProblemList keys;

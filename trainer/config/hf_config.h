@@ -30,6 +30,9 @@ HfConfig read_hf_config(const std::filesystem::path& folder,
 // What allow_unknown_config_keys says.
 models::UnknownKeys unknown_keys(const Config& config);
 
+// What use_multimodal says.
+models::Images images(const Config& config);
+
 // What is to be said of ignored keys, for messages; "" where there are none.
 std::string unknown_keys_text(const HfConfig& config);
 

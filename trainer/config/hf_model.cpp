@@ -31,6 +31,11 @@ void set_windows(const models::DecoderConfig& decoder, Config& config) {
                                                                : models::kFullAttention);
 }
 
+void set_vision(const std::optional<models::VisionConfig>& vision, Config& config) {
+  config.use_multimodal = vision.has_value();
+  if (vision) config.vision = *vision;
+}
+
 void set_rope(const models::RopeScaling& scaling, Config& config) {
   config.rope_type = RopeType::unscaled;
   if (const auto* linear = std::get_if<models::LinearRopeScaling>(&scaling)) {
@@ -55,7 +60,7 @@ bool lacks_model(const Config& config) {
 
 void say_why_there_is_none(const Config& config) {
   try {
-    read_hf_config(config.load_parameters_path, unknown_keys(config));
+    read_hf_config(config.load_parameters_path, unknown_keys(config), images(config));
   } catch (const Error& error) {
     throw ConfigError(location(config, "load_parameters_path") + ": " + error.what());
   }
@@ -72,7 +77,8 @@ void take_pad_token_of_weights(Config& config) {
     std::error_code error;
     if (folder.empty() || !fs::exists(folder / kHfConfigFile, error)) continue;
     try {
-      config.model.pad_token = read_hf_config(folder, unknown_keys(config)).decoder.pad_token;
+      config.model.pad_token =
+          read_hf_config(folder, unknown_keys(config), images(config)).decoder.pad_token;
       config.origins["pad_token_id"] = path_text(folder / kHfConfigFile);
     } catch (const DataError&) {
       // Said where weights are opened; a plan needs none.
@@ -90,6 +96,7 @@ void set_model_keys(const models::DecoderConfig& decoder, Config& config) {
     set_value(*field, value(*field, decoder), config.model);
   set_windows(decoder, config);
   set_rope(decoder.rope_scaling, config);
+  set_vision(decoder.vision, config);
 }
 
 bool take_model_of_weights(Config& config) {
@@ -107,7 +114,7 @@ bool take_model_of_weights(Config& config) {
   }
   Config model;
   const std::string origin = path_text(folder / kHfConfigFile);
-  set_model_keys(read_hf_config(folder, unknown_keys(config)).decoder, model);
+  set_model_keys(read_hf_config(folder, unknown_keys(config), images(config)).decoder, model);
   for (const Key& key : config_keys()) {
     if (key.section != Section::model || config.origins.contains(key.name)) continue;
     copy_value(key, model, config);

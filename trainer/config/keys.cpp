@@ -18,6 +18,7 @@ namespace {
 // models/families/limits.h has the bounds of a model's sizes, keys.h those of a run's.
 constexpr int64_t kMaxDevices = 1 << 12;
 constexpr double kMaxGibibytes = 1 << 20;
+constexpr int64_t kMaxImages = 1 << 10;
 
 template <auto member>
 ChoiceKey choice(std::vector<std::string> names) {
@@ -97,6 +98,29 @@ Key key_of(const models::Field& field) {
   return key(FlagKey{std::get<bool models::DecoderConfig::*>(field.member)});
 }
 
+// Of what reads images.
+std::vector<Key> vision_keys() {
+  using enum Section;
+  using models::VisionConfig;
+  std::vector<Key> keys{
+      {"use_multimodal", model, FlagKey{&Config::use_multimodal},
+       "images are read too, by a vision tower and a projector; by default where the model of "
+       "load_parameters_path is none without"}};
+  for (const models::VisionField& field : models::vision_fields())
+    keys.push_back({field.key, model, IntegerKey{field.member, 1, field.most}, field.help});
+  const std::vector<Key> others{
+      {"normalization_layer_epsilon_for_vit", model,
+       NumberKey{&VisionConfig::norm_epsilon, 0, End::excluded},
+       "added to the variance in the tower's LayerNorm"},
+      {"mm_tokens_per_image", model, IntegerKey{&VisionConfig::image_tokens, 1, models::kMaxLength},
+       "gemma3_text: tokens of an image, to which its patches are averaged"},
+      {"image_token_id", model,
+       IntegerKey{&VisionConfig::image_token, 0, models::kMaxVocabulary - 1, -1},
+       "the token that stands where images go"}};
+  keys.insert(keys.end(), others.begin(), others.end());
+  return keys;
+}
+
 std::vector<Key> model_keys() {
   using enum Section;
   std::vector<Key> keys{
@@ -121,6 +145,8 @@ std::vector<Key> model_keys() {
        IntegerKey{&Config::rope_original_max_position_embeddings, 1, models::kMaxLength},
        "llama3: the original length"}};
   keys.insert(keys.end(), others.begin(), others.end());
+  const std::vector<Key> of_vision = vision_keys();
+  keys.insert(keys.end(), of_vision.begin(), of_vision.end());
   return keys;
 }
 
@@ -191,6 +217,9 @@ std::vector<Key> make_config_keys() {
        "sequences of a micro-batch"},
       {"gradient_accumulation_steps", batch,
        IntegerKey{&Config::gradient_accumulation_steps, 1, kMaxBatch}, "micro-batches of a step"},
+      {"max_num_images_per_example", batch,
+       IntegerKey{&Config::max_num_images_per_example, 1, kMaxImages},
+       "images of a sequence, at most"},
       {"dtype", batch, choice<&Config::dtype>({"auto", "float32", "bfloat16"}),
        "type of activations and computing; auto: bfloat16 where the machine has it"},
       {"weight_dtype", batch, choice<&Config::weight_dtype>({"float32", "bfloat16"}),
@@ -217,6 +246,8 @@ std::vector<Key> make_config_keys() {
        "what a layer keeps and what it computes again; custom: the label keys below; auto: what is "
        "fastest on `hardware` and fits, also of where parameters, gradients and optimizer state "
        "live; keys that are set stay"},
+      {"remat_policy_for_vit", remat, TextKey{&Config::remat_policy_for_vit},
+       "the same of the vision tower's layers: one of the named policies"},
       {"auto_micro_batch", remat, FlagKey{&Config::auto_micro_batch},
        "auto also divides a step's sequences between per_device_batch_size and "
        "gradient_accumulation_steps"},
@@ -308,7 +339,11 @@ std::vector<Key> make_config_keys() {
        choice<&Config::excess_length_strategy>({"truncate", "split", "skip"}),
        "what becomes of a document that is longer than max_target_length"},
       {"skip_bad_lines", data, FlagKey{&Config::skip_bad_lines},
-       "lines of a .jsonl file that cannot be read are counted, and no error"},
+       "lines of a .jsonl file that cannot be read, or whose images cannot, are counted, and no "
+       "error"},
+      {"max_image_pixels", data,
+       IntegerKey{&Config::max_image_pixels, 1, data::kMaxImageSide * data::kMaxImageSide},
+       "pixels that an image may have, of any file; more are an error before they are decoded"},
       {"verify_token_files", data, FlagKey{&Config::verify_token_files},
        "token files are read whole, while steps go on, and compared with the hash that they hold"},
       {"eval_interval", data, IntegerKey{{&Config::eval_interval, -1}, 1, kMaxSteps, -1},

@@ -33,22 +33,26 @@ enum class Section {
   report
 };
 
-// Where a key's value stands: in the config itself, or in the model that it describes. Of a value
-// that may be unset, `unset` is what texts say instead.
+// Where a key's value stands: in the config itself, or in the model or tower that it describes. Of
+// a value that may be unset, `unset` is what texts say instead.
 template <class T>
 class Place {
  public:
   Place(T Config::*own) : own_(own) {}
   Place(T models::DecoderConfig::*of_model) : of_model_(of_model) {}
+  Place(T models::VisionConfig::*of_vision) : of_vision_(of_vision) {}
   Place(std::optional<T> Config::*optional, T unset) : optional_(optional), unset_(unset) {}
 
   T get(const Config& config) const {
     if (optional_) return (config.*optional_).value_or(unset_);
+    if (of_vision_) return config.vision.*of_vision_;
     return own_ ? config.*own_ : config.model.*of_model_;
   }
   void set(Config& config, T value) const {
     if (optional_)
       config.*optional_ = value == unset_ ? std::optional<T>() : std::optional<T>(std::move(value));
+    else if (of_vision_)
+      config.vision.*of_vision_ = std::move(value);
     else
       (own_ ? config.*own_ : config.model.*of_model_) = std::move(value);
   }
@@ -56,6 +60,7 @@ class Place {
  private:
   T Config::*own_ = nullptr;
   T models::DecoderConfig::*of_model_ = nullptr;
+  T models::VisionConfig::*of_vision_ = nullptr;
   std::optional<T> Config::*optional_ = nullptr;
   T unset_ = {};
 };

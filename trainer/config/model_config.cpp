@@ -40,6 +40,14 @@ models::LoraConfig lora_config(const Config& config) {
           .modules = config.lora_modules};
 }
 
+models::VisionConfig vision_config(const Config& config) {
+  models::VisionConfig vision = config.vision;
+  vision.family = models::vision_family_of(*config.model.family);
+  vision.images = config.per_device_batch_size * config.max_num_images_per_example;
+  if (!vision.family->pools) vision.image_tokens = vision.patches();
+  return vision;
+}
+
 }  // namespace
 
 bool has_bfloat16(models::Target target) {
@@ -78,6 +86,7 @@ models::DecoderConfig decoder_config(const Config& config, models::Target target
   for (const std::string& type : config.layer_types)
     decoder.windowed.push_back(type == models::kSlidingAttention);
   decoder.lora = lora_config(config);
+  if (config.use_multimodal) decoder.vision = vision_config(config);
   decoder.segments = config.dataset_type == DatasetType::documents && config.packing;
   return decoder;
 }

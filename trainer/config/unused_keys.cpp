@@ -81,6 +81,9 @@ const std::vector<Switch>& switches() {
          return config.profiler_steps > 0 && config.skip_first_n_steps_for_profiler >= config.steps;
        },
        {"profiler_steps", "skip_first_n_steps_for_profiler"}},
+      {"use_multimodal",
+       [](const Config& config) { return !config.use_multimodal; },
+       {"max_num_images_per_example", "remat_policy_for_vit", "max_image_pixels"}},
       {"rope_type",
        [](const Config& config) { return config.rope_type != RopeType::llama3; },
        {"rope_low_freq_factor", "rope_high_freq_factor", "rope_original_max_position_embeddings"}},

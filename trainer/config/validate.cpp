@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/nearest.h"
 #include "base/printable.h"
 #include "base/text.h"
 #include "data/text/text_format.h"
@@ -90,6 +91,53 @@ void check_model(const Config& config) {
            "a multiple of " + described(config, "base_num_kv_heads"));
   }
   if (config.model.head_dim % 2 != 0) refuse(config, "head_dim", "an even number");
+}
+
+void check_tower(const Config& config) {
+  const models::VisionConfig& vision = config.vision;
+  if (vision.width % vision.heads != 0) {
+    refuse(config, "num_attention_heads_for_vit",
+           "a divisor of " + described(config, "hidden_size_for_vit"));
+  }
+  if (vision.image_size % vision.patch_size != 0) {
+    refuse(config, "patch_size_for_vit", "a divisor of " + described(config, "image_size_for_vit"));
+  }
+  if (vision.image_token < 0 || vision.image_token >= config.model.vocabulary) {
+    refuse(config, "image_token_id",
+           "an id below " + described(config, "vocab_size") + ", for " +
+               described(config, "use_multimodal"));
+  }
+  const bool pools = models::vision_family_of(*config.model.family)->pools;
+  if (pools && !models::pools_evenly(vision)) {
+    refuse(config, "mm_tokens_per_image",
+           "the square of a divisor of " + std::to_string(vision.side()) +
+               ", the patches across an image");
+  }
+  const int64_t tokens = pools ? vision.image_tokens : vision.patches();
+  if (tokens > config.max_target_length / config.max_num_images_per_example) {
+    refuse(config, "max_target_length",
+           "at least " + std::to_string(config.max_num_images_per_example) + " times the " +
+               std::to_string(tokens) + " tokens of an image, for " +
+               described(config, "max_num_images_per_example"));
+  }
+}
+
+void check_images(const Config& config) {
+  if (!config.use_multimodal) return;
+  if (is_toy(config) || !models::vision_family_of(*config.model.family)) {
+    std::vector<std::string> families;
+    for (const models::Family* family : models::families())
+      if (models::vision_family_of(*family)) families.emplace_back(family->name);
+    refuse(
+        config, "use_multimodal",
+        "false with " + described(config, "model_type") + "; images are read by " + join(families));
+  }
+  check_tower(config);
+  if (config.dataset_type == DatasetType::tokens) {
+    refuse(config, "dataset_type",
+           "documents or synthetic, with " + described(config, "use_multimodal") +
+               ": a stream of text has no place for images");
+  }
 }
 
 void check_training(const Config& config) {
@@ -225,6 +273,16 @@ void check_sample(const Config& config) {
              (reads_tokens ? looked_for_tokenizer(config) : ""));
 }
 
+void require_policy_for_vit(const Config& config) {
+  std::vector<std::string> names;
+  for (const offload::PolicyInfo& policy : offload::policies())
+    if (policy.name != offload::kCustom) names.emplace_back(policy.name);
+  const std::string& name = config.remat_policy_for_vit;
+  if (std::ranges::find(names, name) == names.end())
+    refuse(config, "remat_policy_for_vit",
+           "one of " + join(names) + nearest_help(nearest(name, names)));
+}
+
 void check_run(const Config& config) {
   bool is_folder_name = config.run_name.find('/') == std::string::npos && config.run_name != "." &&
                         config.run_name != ".." && config.run_name.size() <= NAME_MAX &&
@@ -242,6 +300,7 @@ void check_run(const Config& config) {
 
 void validate_remat(const Config& config) {
   with_origin(config, [&] { offload::require_policy_name(config.remat_policy); });
+  require_policy_for_vit(config);
   bool is_auto = config.remat_policy == offload::kAuto;
   for (const auto& [label, actions] : config.label_actions) {
     if (config.remat_policy != offload::kCustom && !is_auto)
@@ -284,7 +343,7 @@ void find_other_faults(const Config& config, ProblemList& problems) {
 void find_model_faults(const Config& config, ProblemList& problems) {
   // The others count on it.
   if (problems.holds([&] { check_ranges(config); }))
-    find_faults(config, {check_model, check_batch, check_offload}, problems);
+    find_faults(config, {check_model, check_images, check_batch, check_offload}, problems);
 }
 
 void find_remat_faults(const Config& config, ProblemList& problems) {

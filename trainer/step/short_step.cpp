@@ -19,13 +19,11 @@ std::optional<int> part_of(std::optional<int> some, int all, int layers) {
 StepPlans plan_short_step(const models::Model& model, int layers,
                           const offload::LayoutOptions& layout, StepOptions options,
                           models::Target target) {
-  for (const models::Stage& stage : model.stages) {
-    if (!stage.is_scan()) continue;
-    const auto all = static_cast<int>(std::ssize(stage.layers));
-    offload::StagePolicy policy = options.policy.of(stage.name);
-    policy.offload_layers = part_of(policy.offload_layers, all, std::min(layers, all));
-    options.policy.by_stage[stage.name] = std::move(policy);
-  }
+  const models::Stage& stage = main_stage(model);
+  const auto all = static_cast<int>(std::ssize(stage.layers));
+  offload::StagePolicy policy = options.policy.of(stage.name);
+  policy.offload_layers = part_of(policy.offload_layers, all, std::min(layers, all));
+  options.policy.by_stage[stage.name] = std::move(policy);
   const models::Model few = models::truncated(model, layers);
   return plan_step(few, lay_out(few, layout), options, target);
 }

@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "models/families/vision.h"
 #include "models/ops/update/adamw.h"
 #include "models/ops/update/lion.h"
 #include "models/ops/update/sgd.h"
@@ -172,6 +173,12 @@ StepOptions step_options(const RunSpec& spec, const models::Model& model) {
   StepOptions options{.policy = std::move(layers),
                       .transfers = {},
                       .micro_batches = config.gradient_accumulation_steps};
+  const auto tower = std::ranges::find(model.stages, models::kVisionStage, &models::Stage::name);
+  if (tower != model.stages.end())
+    options.policy.by_stage[tower->name] = {
+        .first = offload::make_policy(config.remat_policy_for_vit, {}, tower->programs[0]),
+        .offload_layers = {},
+        .others = {}};
   // The gradients of toy_a are the result.
   if (config.toy != Toy::a) options.optimizer = optimizer_options(config);
   options.transfers.prefetch_layers = chosen_prefetch_layers(spec, model, options);
