@@ -32,6 +32,11 @@ std::string lora_module_name(int layer, std::string_view module) {
   return "model.layers." + std::to_string(layer) + "." + std::string(module);
 }
 
+std::string_view within_text_model(std::string_view name) {
+  constexpr std::string_view kPrefix = "language_model.";
+  return name.starts_with(kPrefix) ? name.substr(kPrefix.size()) : name;
+}
+
 std::optional<LoraModule> adapter_of(const LoraConfig& config, std::string_view module) {
   if (config.rank == 0) return std::nullopt;
   if (!config.modules.empty()) {

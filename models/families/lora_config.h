@@ -46,8 +46,12 @@ inline constexpr std::array<std::string_view, 7> kLoraTargets{
 // "self_attn.q_proj" for "q_proj": the module within a layer.
 std::string_view lora_module(std::string_view target);
 
-// "model.layers.0.self_attn.q_proj" for layer 0 and "self_attn.q_proj".
+// "model.layers.0.self_attn.q_proj" for layer 0 and "self_attn.q_proj": the name within the text
+// model, also where that is a part of another.
 std::string lora_module_name(int layer, std::string_view module);
+
+// That name of a module, or a weight's within the text model: without "language_model.".
+std::string_view within_text_model(std::string_view name);
 
 // The adapter of the module, by its full name; nothing where it has none.
 std::optional<LoraModule> adapter_of(const LoraConfig& config, std::string_view module);

@@ -335,22 +335,43 @@ std::optional<int64_t> max_position_embeddings(std::string_view text) {
   return reader.integer(kKey);
 }
 
-std::string with_hf_dtype(std::string_view text, std::string_view dtype) {
-  nlohmann::ordered_json object = parse_ordered_object(text);
+namespace {
+
+// The parts of a config that have a key of their own: of a model that also reads images, the text
+// model and the tower.
+std::vector<nlohmann::ordered_json*> parts_of(nlohmann::ordered_json& object) {
+  std::vector<nlohmann::ordered_json*> parts;
+  for (const char* key : {"text_config", "vision_config"})
+    if (object.contains(key) && object[key].is_object()) parts.push_back(&object[key]);
+  return parts;
+}
+
+bool set_dtype(nlohmann::ordered_json& object, std::string_view dtype) {
   bool has_key = false;
   for (const char* key : {"torch_dtype", "dtype"}) {
     if (!object.contains(key)) continue;
     object[key] = dtype;
     has_key = true;
   }
-  if (!has_key) object["dtype"] = dtype;
+  return has_key;
+}
+
+}  // namespace
+
+std::string with_hf_dtype(std::string_view text, std::string_view dtype) {
+  nlohmann::ordered_json object = parse_ordered_object(text);
+  for (nlohmann::ordered_json* part : parts_of(object)) set_dtype(*part, dtype);
+  if (!set_dtype(object, dtype)) object["dtype"] = dtype;
   return json_text(object);
 }
 
 std::string with_hf_pad_token(std::string_view text, int64_t pad_token) {
   nlohmann::ordered_json object = parse_ordered_object(text);
-  object["pad_token_id"] =
+  const nlohmann::ordered_json value =
       pad_token >= 0 ? nlohmann::ordered_json(pad_token) : nlohmann::ordered_json(nullptr);
+  if (object.contains("text_config") && object["text_config"].is_object())
+    object["text_config"]["pad_token_id"] = value;
+  object["pad_token_id"] = value;
   return json_text(object);
 }
 

@@ -21,11 +21,12 @@ enum class Images : uint8_t {
 };
 
 // The decoder that `text` describes (for a model that also reads images, its text model's unless
-// these are read), in the older spelling of keys (rope_scaling, rope_theta, torch_dtype) or the newer one (rope_parameters,
-// dtype, layer_types); batch and length stay as they are by default, dtype is that of the weights
-// (float16 is read as float32). Throws DataError, naming the key, for what is missing, is not of
-// its type, is beyond models/families/limits.h, or would change results and is not supported.
-// Unknown keys are refused unless told otherwise, since nobody knows what they change.
+// these are read), in the older spelling of keys (rope_scaling, rope_theta, torch_dtype) or the
+// newer one (rope_parameters, dtype, layer_types); batch and length stay as they are by default,
+// dtype is that of the weights (float16 is read as float32). Throws DataError, naming the key, for
+// what is missing, is not of its type, is beyond models/families/limits.h, or would change results
+// and is not supported. Unknown keys are refused unless told otherwise, since nobody knows what
+// they change.
 //
 // A key that transformers' code of that family does not read changes nothing here either, whatever
 // its value; nor does null, which is as good as no key unless transformers tells them apart.
@@ -55,11 +56,11 @@ std::optional<int64_t> max_position_embeddings(std::string_view text);
 std::string write_hf_config(const DecoderConfig& config);
 
 // The config.json `text` with the weights' dtype, "float32", "bfloat16" or "float16", under the key
-// that it has for it (torch_dtype or dtype; else dtype). All else stays, in its order. Throws
-// DataError when it is no JSON object.
+// that it has for it (torch_dtype or dtype; else dtype), also in its parts where they have one. All
+// else stays, in its order. Throws DataError when it is no JSON object.
 std::string with_hf_dtype(std::string_view text, std::string_view dtype);
 
-// The same with pad_token_id, which is null where the id is negative.
+// The same with pad_token_id, which is null where the id is negative; also of the text model.
 std::string with_hf_pad_token(std::string_view text, int64_t pad_token);
 
 // The config.json `text`, which parse_hf_config reads, with those keys added that it lacks and a

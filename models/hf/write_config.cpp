@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "models/families/fields.h"
+#include "models/families/vision_config.h"
 #include "models/hf/config.h"
 #include "models/hf/json_reader.h"
 
@@ -142,13 +143,14 @@ json written(const Field& field, const DecoderConfig& c) {
   return said;
 }
 
-}  // namespace
+const char* dtype_name(const DecoderConfig& c) {
+  return c.dtype == Dtype::bfloat16 ? "bfloat16" : "float32";
+}
 
-std::string write_hf_config(const DecoderConfig& config) {
-  const DecoderConfig& c = config;
+json text_model(const DecoderConfig& c) {
   const Family& family = family_that_says(c);
   json object = {{"architectures", {family.hf_class}},
-                 {"dtype", c.dtype == Dtype::bfloat16 ? "bfloat16" : "float32"},
+                 {"dtype", dtype_name(c)},
                  {"max_position_embeddings", c.length},
                  {"model_type", family.name},
                  {kPadToken.hf_key, c.pad_token >= 0 ? json(c.pad_token) : json(nullptr)},
@@ -164,12 +166,46 @@ std::string write_hf_config(const DecoderConfig& config) {
   for (const std::string& key : family.hf.null) object[key] = nullptr;
   write_rope(c, family, object);
   write_windows(c, family.hf, object);
+  return object;
+}
+
+// Of a model that also reads images, around its text model.
+json whole_model(const DecoderConfig& c, json text) {
+  const VisionConfig& vision = *c.vision;
+  json tower = {{"model_type", "siglip_vision_model"},
+                {"hidden_act", "gelu_pytorch_tanh"},
+                {"layer_norm_eps", vision.norm_epsilon},
+                {"num_channels", 3},
+                {"vision_use_head", false}};
+  for (const VisionField& field : vision_fields()) tower[field.hf_key] = vision.*field.member;
+  json object = {
+      {"architectures", {vision.family->hf_class}}, {"dtype", dtype_name(c)},
+      {"model_type", vision.family->name},          {"image_token_index", vision.image_token},
+      {kTiedEmbeddings.hf_key, c.tied_embeddings},  {kPadToken.hf_key, text.at(kPadToken.hf_key)}};
+  if (vision.family->pools) {
+    object["mm_tokens_per_image"] = vision.image_tokens;
+  } else {
+    object["projection_dim"] = c.width;
+    tower["projection_dim"] = c.width;
+  }
+  text.erase("architectures");
+  object["text_config"] = std::move(text);
+  object["vision_config"] = std::move(tower);
+  return object;
+}
+
+}  // namespace
+
+std::string write_hf_config(const DecoderConfig& config) {
+  json object = text_model(config);
+  if (config.vision) object = whole_model(config, std::move(object));
   return object.dump(2) + "\n";
 }
 
 std::string with_both_spellings(std::string_view text) {
-  const DecoderConfig config = parse_hf_config(text, UnknownKeys::ignore);
-  nlohmann::ordered_json object = parse_ordered_object(text);
+  const DecoderConfig config = parse_hf_config(text, UnknownKeys::ignore, Images::read);
+  nlohmann::ordered_json whole = parse_ordered_object(text);
+  nlohmann::ordered_json& object = config.vision ? whole["text_config"] : whole;
   json keys = json::object();
   write_rope(config, *config.family, keys);
   const char* period_key = config.family->hf.period_key;
@@ -182,7 +218,7 @@ std::string with_both_spellings(std::string_view text) {
     object[key] = value;
     is_changed = true;
   }
-  return is_changed ? json_text(object) : std::string(text);
+  return is_changed ? json_text(whole) : std::string(text);
 }
 
 }  // namespace longshore::models

@@ -26,15 +26,16 @@ std::map<std::string, std::vector<int64_t>> expected_shapes(const models::LoraCo
   for (const std::string& target : config.targets) {
     const std::string module = models::lora_module_name(0, models::lora_module(target));
     const int64_t rank = adapter_of(config, module).value().rank;
-    shapes[peft_name(target + ".lora_A.weight")] = {rank, kWidth};
-    shapes[peft_name(target + ".lora_B.weight")] = {kWidth, rank};
+    shapes[peft_names(target + ".lora_A.weight")[0]] = {rank, kWidth};
+    shapes[peft_names(target + ".lora_B.weight")[0]] = {kWidth, rank};
   }
   return shapes;
 }
 
 void check(std::string_view text, std::span<const std::byte> file) {
-  const models::LoraConfig config = parse_adapter_config(text, 1);
-  if (parse_adapter_config(write_adapter_config(config, "base"), 1) != config) std::abort();
+  const models::LoraConfig config = parse_adapter_config(text, {.layers = 1});
+  if (parse_adapter_config(write_adapter_config(config, "base"), {.layers = 1}) != config)
+    std::abort();
   const std::vector<data::SafetensorsTensor> tensors = data::parse_safetensors(file);
   const auto expected = expected_shapes(config);
   check_adapter_tensors(tensors, expected);

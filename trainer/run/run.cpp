@@ -151,8 +151,8 @@ class Run {
     if (!world_.is_first() || !saves_model(plans_.layout)) return {};
     const fs::path source =
         opened_.start ? opened_.start->model() : fs::path(config_.load_parameters_path);
-    ModelFiles files =
-        read_model_files(source, config_.tokenizer_path.empty() ? source : config_.tokenizer_path);
+    ModelFiles files = read_model_files(
+        source, config_.tokenizer_path.empty() ? source : config_.tokenizer_path, images(config_));
     if (files.config.empty()) files.config = models::write_hf_config(model_);
     if (opened_.data.tokenizer)
       add_text_files(

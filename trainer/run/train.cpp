@@ -71,7 +71,8 @@ std::vector<std::string> doubts_about_weights(const Config& config) {
     lines.push_back("the weights of load_parameters_path are trained on random tokens, with " +
                     described(config, "dataset_type"));
   const std::optional<int64_t> most =
-      read_hf_config(config.load_parameters_path, unknown_keys(config)).max_position_embeddings;
+      read_hf_config(config.load_parameters_path, unknown_keys(config), images(config))
+          .max_position_embeddings;
   if (most && config.max_target_length > *most)
     lines.push_back(
         fmt::format("{}: {} is more than the max_position_embeddings of {}, {}: the model was not "

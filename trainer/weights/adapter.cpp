@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 
 #include "base/atomic_file.h"
@@ -78,7 +79,12 @@ std::vector<fs::path> adapter_files(const fs::path& folder) {
   return {folder / kAdapterConfigFile, folder / kTensorFile};
 }
 
-LoraConfig read_adapter_config(const fs::path& folder, int layers) {
+AdapterBase adapter_base(const models::DecoderConfig& model) {
+  return {.layers = static_cast<int>(model.layers),
+          .tower_layers = model.vision ? static_cast<int>(model.vision->layers) : 0};
+}
+
+LoraConfig read_adapter_config(const fs::path& folder, const AdapterBase& base) {
   const fs::path file = folder / kAdapterConfigFile;
   if (std::error_code error; fs::is_directory(folder, error) && !fs::exists(file, error)) {
     const bool is_run = fs::exists(folder / kAdapterFolder / kAdapterConfigFile, error);
@@ -88,7 +94,7 @@ LoraConfig read_adapter_config(const fs::path& folder, int layers) {
   }
   const std::string text = data::read_small_file(file, kMostConfigMib);
   try {
-    return parse_adapter_config(text, layers);
+    return parse_adapter_config(text, base);
   } catch (const DataError& error) {
     throw DataError(path_text(file) + ": " + error.what());
   }
@@ -97,7 +103,9 @@ LoraConfig read_adapter_config(const fs::path& folder, int layers) {
 Config with_adapter(Config config) {
   if (config.load_adapter_path.empty()) return config;
   const fs::path folder = adapter_folder(config);
-  const LoraConfig adapter = read_adapter_config(folder, static_cast<int>(config.model.layers));
+  const LoraConfig adapter = read_adapter_config(
+      folder, {.layers = static_cast<int>(config.model.layers),
+               .tower_layers = config.use_multimodal ? static_cast<int>(config.vision.layers) : 0});
   require_no_dropout(config, folder);
   std::vector<std::string> differing;
   auto take = [&](const char* key, auto& here, const auto& there, const std::string& here_text,
@@ -131,7 +139,7 @@ Adapter::Adapter(const fs::path& folder, const offload::ParameterLayout& layout)
     : file_(tensor_file(folder)) {
   std::map<std::string, std::vector<int64_t>> expected;
   for (const Parameter* weight : adapter_weights(layout))
-    expected[peft_name(weight->name)] = weight->tensor_shape().sizes();
+    expected[name_in_file(weight->name)] = weight->tensor_shape().sizes();
   try {
     check_adapter_tensors(file_.tensors(), expected);
   } catch (const DataError& error) {
@@ -139,12 +147,20 @@ Adapter::Adapter(const fs::path& folder, const offload::ParameterLayout& layout)
   }
 }
 
+// The first of its spellings where the file has none.
+std::string Adapter::name_in_file(const std::string& weight) const {
+  const std::vector<std::string> names = peft_names(weight);
+  const auto found =
+      std::ranges::find_if(names, [&](const std::string& name) { return file_.contains(name); });
+  return found == names.end() ? names[0] : *found;
+}
+
 void Adapter::read(const Parameter& parameter, int64_t first, std::span<float> values) const {
-  data::NonFinite odd = data::to_float32(file_.at(peft_name(parameter.name)), first, values);
+  const std::string name = name_in_file(parameter.name);
+  data::NonFinite odd = data::to_float32(file_.at(name), first, values);
   if (odd != data::NonFinite{})
     throw DataError(fmt::format("{}: {}: {} NaN and {} infinite, expected finite values",
-                                path_text(file_.path()), peft_name(parameter.name), odd.nan_count,
-                                odd.infinity_count));
+                                path_text(file_.path()), name, odd.nan_count, odd.infinity_count));
 }
 
 void write_adapter(const fs::path& folder, const LoraConfig& config, const std::string& base_model,
@@ -160,8 +176,9 @@ void write_adapter(const fs::path& folder, const LoraConfig& config, const std::
   std::map<std::string, const Parameter*> by_name;
   std::vector<data::SafetensorsInfo> tensors;
   for (const Parameter* weight : adapter_weights(layout)) {
-    by_name[peft_name(weight->name)] = weight;
-    tensors.push_back({.name = peft_name(weight->name),
+    const std::string name = peft_names(weight->name)[0];
+    by_name[name] = weight;
+    tensors.push_back({.name = name,
                        .dtype = data::SafetensorsDtype::float32,
                        .shape = weight->tensor_shape().sizes()});
   }
@@ -174,7 +191,10 @@ void write_adapter(const fs::path& folder, const LoraConfig& config, const std::
     writer.append(tensor.name, std::as_bytes(std::span(values)));
   }
   writer.finish();
-  write_file(folder / kAdapterConfigFile, write_adapter_config(config, base_model));
+  const bool reads_images = std::ranges::any_of(by_name, [](const auto& weight) {
+    return models::within_text_model(weight.second->name) != weight.second->name;
+  });
+  write_file(folder / kAdapterConfigFile, write_adapter_config(config, base_model, reads_images));
 }
 
 std::vector<float> merged(std::span<const float> weight, const LoraPair& adapter) {

@@ -11,15 +11,19 @@
 #include "offload/execution/arguments.h"
 #include "offload/lowering/parameter_layout.h"
 #include "trainer/config/config.h"
+#include "trainer/weights/adapter_targets.h"
 
 namespace longshore::trainer {
 
 // The files that an adapter is read from.
 std::vector<std::filesystem::path> adapter_files(const std::filesystem::path& folder);
 
-// The adapter in `folder`, for a model of so many layers. Throws DataError, naming the file, as
-// parse_adapter_config does.
-models::LoraConfig read_adapter_config(const std::filesystem::path& folder, int layers);
+// The model as adapters know it.
+AdapterBase adapter_base(const models::DecoderConfig& model);
+
+// The adapter in `folder`. Throws DataError, naming the file, as parse_adapter_config does.
+models::LoraConfig read_adapter_config(const std::filesystem::path& folder,
+                                       const AdapterBase& base);
 
 // The config with what the folder load_adapter_path says where lora_rank, lora_alpha,
 // lora_targets or use_rslora are not set, and with its lora_modules; where it is gone, and a run
@@ -39,6 +43,8 @@ class Adapter {
   void read(const offload::Parameter& parameter, int64_t first, std::span<float> values) const;
 
  private:
+  std::string name_in_file(const std::string& weight) const;
+
   data::SafetensorsFile file_;
 };
 

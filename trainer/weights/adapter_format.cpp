@@ -81,7 +81,7 @@ class ConfigReader {
  public:
   explicit ConfigReader(const json& object) : object_(object) {}
 
-  LoraConfig read(int layers) {
+  LoraConfig read(const AdapterBase& base) {
     expect_one_of("peft_type", {"LORA"});
     expect_one_of("task_type", {"CAUSAL_LM", nullptr});
     expect_one_of("bias", {"none", nullptr});
@@ -97,8 +97,8 @@ class ConfigReader {
       if (!kRead.contains(key) && !kHarmless.contains(key) && !is_off(value))
         problems_.add(in_quotes(key) + ": found " + shown(value) + ", which is not supported");
     if (!problems_.empty()) throw DataError(problems_.text());
-    set_targets(targets, layers, config);
-    check_scales(config, layers);
+    set_targets(targets, base, config);
+    check_scales(config, base.layers);
     return config;
   }
 
@@ -234,10 +234,17 @@ class ConfigReader {
   ProblemList problems_;
 };
 
+// A regular expression, since a name alone would be found in the tower too.
+std::string of_language_model(std::span<const std::string> targets) {
+  return fmt::format(R"(.*language_model.*\.layers\.\d+\..*\.({}))",
+                     fmt::join(ordered_targets(targets), "|"));
+}
+
 // Module by module.
-void write_modules(const LoraConfig& config, json& object) {
+void write_modules(const LoraConfig& config, bool reads_images, json& object) {
   json names = json::array(), ranks = json::object(), alphas = json::object();
-  for (const auto& [name, module] : config.modules) {
+  for (const auto& [full_name, module] : config.modules) {
+    const std::string name = peft_modules(full_name, reads_images)[0];
     names.push_back(name);
     if (module.rank != config.rank) ranks[escaped(name)] = module.rank;
     if (module.alpha != config.alpha) alphas[escaped(name)] = number(module.alpha);
@@ -249,11 +256,11 @@ void write_modules(const LoraConfig& config, json& object) {
 
 }  // namespace
 
-LoraConfig parse_adapter_config(std::string_view text, int layers) {
+LoraConfig parse_adapter_config(std::string_view text, const AdapterBase& base) {
   if (text.size() > kMaxAdapterConfigBytes)
     throw DataError(fmt::format("found {} bytes, expected at most 1 MiB", text.size()));
   const json object = models::parse_ordered_object(text);
-  return ConfigReader(object).read(layers);
+  return ConfigReader(object).read(base);
 }
 
 double adapter_dropout(std::string_view text) {
@@ -261,7 +268,8 @@ double adapter_dropout(std::string_view text) {
   return ConfigReader(object).dropout();
 }
 
-std::string write_adapter_config(const LoraConfig& config, const std::string& base_model) {
+std::string write_adapter_config(const LoraConfig& config, const std::string& base_model,
+                                 bool reads_images) {
   json object;
   object["base_model_name_or_path"] = base_model.empty() ? json() : json(base_model);
   object["bias"] = "none";
@@ -273,8 +281,9 @@ std::string write_adapter_config(const LoraConfig& config, const std::string& ba
   object["modules_to_save"] = nullptr;
   object["peft_type"] = "LORA";
   object["r"] = config.rank;
-  object["target_modules"] = ordered_targets(config.targets);
-  if (!config.modules.empty()) write_modules(config, object);
+  object["target_modules"] = reads_images ? json(of_language_model(config.targets))
+                                          : json(ordered_targets(config.targets));
+  if (!config.modules.empty()) write_modules(config, reads_images, object);
   object["task_type"] = "CAUSAL_LM";
   if (config.rank_stabilized) object["use_rslora"] = true;
   return object.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
@@ -287,7 +296,12 @@ std::vector<std::string> ordered_targets(std::span<const std::string> targets) {
   return ordered;
 }
 
-std::string peft_name(std::string_view weight) { return std::string(kPrefix).append(weight); }
+std::vector<std::string> peft_names(std::string_view weight) {
+  const std::string_view within = models::within_text_model(weight);
+  std::vector<std::string> names = peft_modules(within, within != weight);
+  for (std::string& name : names) name.insert(0, kPrefix);
+  return names;
+}
 
 void check_adapter_tensors(std::span<const data::SafetensorsTensor> tensors,
                            const std::map<std::string, std::vector<int64_t>>& expected) {

@@ -12,32 +12,34 @@
 
 #include "data/safetensors/safetensors.h"
 #include "models/families/lora_config.h"
+#include "trainer/weights/adapter_targets.h"
 
 namespace longshore::trainer {
 
-// Which modules of a model of so many layers have an adapter of which size, by an
-// adapter_config.json. Throws a DataError that lists the keys, but does not name the file, for
-// anything that would change results and is not supported: DoRA, biases, targets that are no
-// projections of layers, and keys nobody knows.
-models::LoraConfig parse_adapter_config(std::string_view text, int layers);
+// Which modules of a model have an adapter of which size, by an adapter_config.json. Throws a
+// DataError that lists the keys, but does not name the file, for anything that would change results
+// and is not supported: DoRA, biases, targets that are no projections of layers, and keys nobody
+// knows.
+models::LoraConfig parse_adapter_config(std::string_view text, const AdapterBase& base);
 
 // lora_dropout, from 0 to 1, of a text that parse_adapter_config reads. It matters to training
 // alone.
 double adapter_dropout(std::string_view text);
 
-// The adapter_config.json that parse_adapter_config reads as `config`, for the same number of
-// layers. `base_model` says what the
-// adapter belongs to: the name or folder of a checkpoint, or "".
-std::string write_adapter_config(const models::LoraConfig& config, const std::string& base_model);
+// The adapter_config.json that parse_adapter_config reads as `config`, for the same model.
+// `base_model` says what the adapter belongs to: the name or folder of a checkpoint, or "".
+std::string write_adapter_config(const models::LoraConfig& config, const std::string& base_model,
+                                 bool reads_images = false);
 
 // The targets in the order of kLoraTargets, each once; only the set counts.
 std::vector<std::string> ordered_targets(std::span<const std::string> targets);
 
-// What the file calls an adapter weight: "base_model.model." and our name.
-std::string peft_name(std::string_view weight);
+// What files call an adapter weight: "base_model.model." and our name, or, of a model that reads
+// images, in two spellings (see peft_modules), of which the first is written.
+std::vector<std::string> peft_names(std::string_view weight);
 
 // Throws a DataError, which does not name the file, when tensors are missing, not expected, of
-// another shape or no floating-point numbers, all listed at once. `expected`: shapes by peft_name.
+// another shape or no floating-point numbers, all listed at once. `expected`: shapes by name.
 void check_adapter_tensors(std::span<const data::SafetensorsTensor> tensors,
                            const std::map<std::string, std::vector<int64_t>>& expected);
 

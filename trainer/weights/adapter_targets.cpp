@@ -89,9 +89,9 @@ class ModulePattern {
 };
 
 // Those of a decoder, by which others' expressions were meant, that are no projections of a layer.
-std::vector<std::string> other_modules(int layers) {
+std::vector<std::string> other_modules(const AdapterBase& base) {
   std::vector<std::string> modules{"lm_head", "model.embed_tokens", "model.norm"};
-  for (int layer = 0; layer < layers; ++layer)
+  for (int layer = 0; layer < base.layers; ++layer)
     for (const char* name :
          {"self_attn", "self_attn.q_norm", "self_attn.k_norm", "mlp", "input_layernorm",
           "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"})
@@ -99,10 +99,23 @@ std::vector<std::string> other_modules(int layers) {
   return modules;
 }
 
+// Of what reads images.
+std::vector<std::string> vision_modules(const AdapterBase& base) {
+  if (!base.reads_images()) return {};
+  std::vector<std::string> modules{"multi_modal_projector.linear"};
+  for (int layer = 0; layer < base.tower_layers; ++layer)
+    for (const char* name : {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj",
+                             "self_attn.out_proj", "mlp.fc1", "mlp.fc2"})
+      modules.push_back("vision_tower.vision_model.encoder.layers." + std::to_string(layer) + "." +
+                        name);
+  return modules;
+}
+
 // Whether layers_to_transform has the layer, whose list is "model.layers".
 class LayerFilter {
  public:
-  explicit LayerFilter(const AdapterTargets& targets) : targets_(targets) {
+  LayerFilter(const AdapterTargets& targets, const AdapterBase& base)
+      : targets_(targets), lists_(peft_modules("model.layers", base.reads_images())) {
     for (const std::string& pattern : targets.layers_pattern)
       patterns_.emplace_back("layers_pattern", pattern, "(?:|.*?\\.)(?:", ")");
   }
@@ -111,8 +124,9 @@ class LayerFilter {
     if (targets_.layers_to_transform.empty() || !targets_.target_modules.expression.empty())
       return true;
     const bool is_counted =
-        patterns_.empty() || std::ranges::any_of(patterns_, [](const NameExpression& pattern) {
-          return pattern.matches("model.layers");
+        patterns_.empty() || std::ranges::any_of(patterns_, [&](const NameExpression& pattern) {
+          return std::ranges::any_of(
+              lists_, [&](const std::string& list) { return pattern.matches(list); });
         });
     return is_counted && std::ranges::find(targets_.layers_to_transform, layer) !=
                              targets_.layers_to_transform.end();
@@ -120,6 +134,7 @@ class LayerFilter {
 
  private:
   const AdapterTargets& targets_;
+  std::vector<std::string> lists_;
   std::vector<NameExpression> patterns_;
 };
 
@@ -154,20 +169,43 @@ std::optional<std::vector<std::string>> targets_of_all_layers(
 
 }  // namespace
 
-void set_targets(const AdapterTargets& said, int layers, LoraConfig& config) {
+std::vector<std::string> peft_modules(std::string_view module, bool reads_images) {
+  if (!reads_images) return {std::string(module)};
+  constexpr std::string_view kModel = "model.";
+  std::vector<std::string> names;
+  if (module.starts_with(kModel))
+    names.push_back("model.language_model." + std::string(module.substr(kModel.size())));
+  names.push_back("language_model." + std::string(module));
+  return names;
+}
+
+void set_targets(const AdapterTargets& said, const AdapterBase& base, LoraConfig& config) {
   AdapterTargets targets = said;
   targets.target_modules = written_out(said.target_modules);
   const NameMatcher target("target_modules", targets.target_modules),
       excluded("exclude_modules", targets.exclude_modules);
   const ModulePattern<int64_t> ranks("rank_pattern", targets.rank_pattern);
   const ModulePattern<double> alphas("alpha_pattern", targets.alpha_pattern);
-  const LayerFilter filter(targets);
-  auto is_target = [&](const std::string& module) {
-    return target.matches(module) && (targets.exclude_modules.empty() || !excluded.matches(module));
+  const LayerFilter filter(targets, base);
+  const int layers = base.layers;
+  auto is_target = [&](const std::string& name) {
+    return target.matches(name) && (targets.exclude_modules.empty() || !excluded.matches(name));
   };
+  // The name by which peft finds the module.
+  auto found_as = [&](const std::string& module) -> std::optional<std::string> {
+    for (const std::string& name : peft_modules(module, base.reads_images()))
+      if (is_target(name)) return name;
+    return std::nullopt;
+  };
+  // Of a model with images a list names modules of its tower too.
+  for (const std::string& module : vision_modules(base))
+    if (is_target(module) || is_target("model." + module))
+      throw DataError("target_modules: found " + module +
+                      " among them, expected only modules of the language model; adapters of what "
+                      "reads images are not supported");
   if (targets.layers_to_transform.empty() || !targets.target_modules.expression.empty())
-    for (const std::string& module : other_modules(layers))
-      if (is_target(module))
+    for (const std::string& module : other_modules(base))
+      if (found_as(module))
         throw DataError("target_modules: found " + module + " among them, expected only " +
                         join(std::vector<std::string>(models::kLoraTargets.begin(),
                                                       models::kLoraTargets.end())) +
@@ -178,9 +216,10 @@ void set_targets(const AdapterTargets& said, int layers, LoraConfig& config) {
     if (!filter.has(layer)) continue;
     for (std::string_view projection : models::kLoraTargets) {
       const std::string module = models::lora_module_name(layer, models::lora_module(projection));
-      if (!is_target(module)) continue;
-      config.modules[module] = {.rank = ranks.value(module, config.rank),
-                                .alpha = alphas.value(module, config.alpha)};
+      const std::optional<std::string> name = found_as(module);
+      if (!name) continue;
+      config.modules[module] = {.rank = ranks.value(*name, config.rank),
+                                .alpha = alphas.value(*name, config.alpha)};
       projections.insert(projection);
     }
   }

@@ -34,10 +34,24 @@ struct AdapterTargets {
   std::vector<std::pair<std::string, double>> alpha_pattern;
 };
 
-// Sets the modules of `config`, whose rank and alpha are the default, for a model of so many
-// layers: by `targets` alone where adapters are alike in all layers, else one by one. Throws a
-// DataError that begins with the key: for an expression that is none, or is slow to match; where no
-// module is a target; for modules that can have no adapter here, such as lm_head.
-void set_targets(const AdapterTargets& targets, int layers, models::LoraConfig& config);
+// The model that an adapter is for: so many decoder layers, and where it reads images, so many of
+// its tower.
+struct AdapterBase {
+  int layers = 0;
+  int tower_layers = 0;
+
+  bool reads_images() const { return tower_layers > 0; }
+};
+
+// What peft calls a module of the text model ("model.layers.0.self_attn.q_proj"). With images it
+// depends on transformers' release: as it is from 4.52 on, and as it was before.
+std::vector<std::string> peft_modules(std::string_view module, bool reads_images);
+
+// Sets the modules of `config`, whose rank and alpha are the default: by `targets` alone where
+// adapters are alike in all layers, else one by one. Throws a DataError that begins with the key:
+// for an expression that is none, or is slow to match; where no module is a target; for modules
+// that can have no adapter here, such as lm_head and those of a tower.
+void set_targets(const AdapterTargets& targets, const AdapterBase& base,
+                 models::LoraConfig& config);
 
 }  // namespace longshore::trainer

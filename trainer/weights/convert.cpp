@@ -83,7 +83,8 @@ class Merge {
               data::SafetensorsWriter& writer) const {
     const std::vector<float> a = read(models::lora_a_name(module(weight.name)));
     const std::vector<float> b = read(models::lora_b_name(module(weight.name)));
-    const models::LoraModule adapter = adapter_of(config_, module(weight.name)).value();
+    const models::LoraModule adapter =
+        adapter_of(config_, models::within_text_model(module(weight.name))).value();
     const int64_t out = weight.shape[0], in = weight.shape[1];
     const int64_t piece_rows = std::max(int64_t{1}, kWeightPieceElements / in);
     for_each_piece(out, piece_rows, [&](int64_t first_row, int64_t row_count) {
@@ -149,7 +150,7 @@ void check_merged_dtypes(const fs::path& folder, const Merge& merge,
 
 // The folder that a run's adapter is for knows nothing of the run.
 ModelFiles files_of_run(const RunWeights& trained) {
-  ModelFiles files = read_model_files(trained.model, trained.tokenizer);
+  ModelFiles files = read_model_files(trained.model, trained.tokenizer, trained.images);
   const bool has_tokenizer =
       !fs::is_directory(trained.tokenizer) || data::tokenizer_file(trained.tokenizer);
   if (has_tokenizer)
@@ -176,19 +177,20 @@ std::string convert(const Conversion& asked) {
   Conversion conversion = asked;
   ModelFiles files;
   if (conversion.run.empty()) {
-    files = read_model_files(conversion.from, conversion.from);
+    files = read_model_files(conversion.from, conversion.from, conversion.images);
   } else {
     const RunWeights trained = weights_of_run(conversion.run);
     files = files_of_run(trained);
     conversion.from = trained.model;
     conversion.adapter = trained.adapter;
+    conversion.images = trained.images;
   }
-  HfConfig config = read_hf_config(conversion.from, conversion.unknown_keys);
+  HfConfig config = read_hf_config(conversion.from, conversion.unknown_keys, conversion.images);
   if (conversion.dtype)
     files.config = models::with_hf_dtype(files.config, hf_name(*conversion.dtype));
   const bool has_adapter = !conversion.adapter.empty();
   if (has_adapter)
-    config.decoder.lora = read_adapter_config(conversion.adapter, config.decoder.layers);
+    config.decoder.lora = read_adapter_config(conversion.adapter, adapter_base(config.decoder));
   const offload::ParameterLayout layout = offload::lay_out(models::decoder(config.decoder));
   const data::SafetensorsFolder weights = open_weights(conversion.from, config.decoder);
   check_tensors(conversion.from, layout, weights, config.decoder);

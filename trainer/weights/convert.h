@@ -18,6 +18,7 @@ struct Conversion {
   std::filesystem::path to;
   std::filesystem::path adapter = {};  // peft's folder of one to merge into `from`; empty: none
   models::UnknownKeys unknown_keys = models::UnknownKeys::refuse;  // of config.json
+  models::Images images = models::Images::needed;  // of `from`; a run's are those it read
   std::optional<data::SafetensorsDtype> dtype;  // F32, BF16 or F16; none: each tensor keeps its own
   int64_t max_shard_bytes = kDefaultMaxShardBytes;
 };
@@ -26,9 +27,9 @@ struct Conversion {
 // write_hf_folder does, and says what it wrote. Files hold tensors in the model's order.
 // config.json is that of `from`, with the keys that models::with_both_spellings adds, and the new
 // dtype where tensors do not keep theirs (see models::with_hf_dtype); of a model that also reads
-// images, all is its text model's. The other files are those of read_model_files, and of a run also
-// those of add_text_files. The same folder, dtype and shard size give the same bytes, and without a
-// dtype so does what was written.
+// images, all is its text model's unless `images` says otherwise. The other files are those of
+// read_model_files, and of a run also those of add_text_files. The same folder, dtype and shard
+// size give the same bytes, and without a dtype so does what was written.
 //
 // With an adapter, the weights it is for become weight + scale·B·A, computed in float32 and rounded
 // to the dtype that is written. Memory: a piece of a weight, and A and B of one.

@@ -9,7 +9,7 @@ models::DecoderConfig read_folder_model(const std::filesystem::path& folder,
                                         const std::filesystem::path& adapter,
                                         models::UnknownKeys unknown, models::Images images) {
   models::DecoderConfig model = read_hf_config(folder, unknown, images).decoder;
-  if (!adapter.empty()) model.lora = read_adapter_config(adapter, model.layers);
+  if (!adapter.empty()) model.lora = read_adapter_config(adapter, adapter_base(model));
   return model;
 }
 

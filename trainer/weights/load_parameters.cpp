@@ -25,6 +25,20 @@ using offload::Parameter;
 
 std::string shown(double value) { return fmt::format("{:.10g}", value); }
 
+// Calls compare(key, value here, value there) for what describes towers and projectors.
+template <class Compare>
+void compare_towers(const models::VisionConfig& here, const models::VisionConfig& there,
+                    Compare compare) {
+  for (const models::VisionField& field : models::vision_fields())
+    compare(field.key, static_cast<double>(here.*field.member),
+            static_cast<double>(there.*field.member));
+  compare("normalization_layer_epsilon_for_vit", here.norm_epsilon, there.norm_epsilon);
+  compare("mm_tokens_per_image", static_cast<double>(here.image_tokens),
+          static_cast<double>(there.image_tokens));
+  compare("image_token_id", static_cast<double>(here.image_token),
+          static_cast<double>(there.image_token));
+}
+
 // "rope_max_timescale: 10000 here, 500000 in the checkpoint", one for each that differs.
 std::vector<std::string> differences(const DecoderConfig& one, const DecoderConfig& other) {
   const DecoderConfig here = with_defaults_written_out(one),
@@ -44,9 +58,13 @@ std::vector<std::string> differences(const DecoderConfig& one, const DecoderConf
     lines.push_back(fmt::format("model_type: {} here, {} in the checkpoint", one.family->name,
                                 other.family->name));
   if (here.rope_scaling != there.rope_scaling)
-    lines.push_back("rope_type and its factors: not those of the checkpoint");
+    lines.emplace_back("rope_type and its factors: not those of the checkpoint");
+  if (here.vision.has_value() != there.vision.has_value())
+    lines.push_back(fmt::format("use_multimodal: {} here, {} in the checkpoint",
+                                here.vision.has_value(), there.vision.has_value()));
+  if (here.vision && there.vision) compare_towers(*here.vision, *there.vision, compare);
   if (here.layers == there.layers && here.windowed != there.windowed)
-    lines.push_back(
+    lines.emplace_back(
         "full_attention_period, layer_types: other layers have a window in the checkpoint");
   return lines;
 }
@@ -73,7 +91,7 @@ WeightSources sources(const Config& config) {
 void require_same_model(const Config& config, const DecoderConfig& model) {
   const fs::path& folder = config.load_parameters_path;
   const std::vector<std::string> differing =
-      differences(model, read_hf_config(folder, unknown_keys(config)).decoder);
+      differences(model, read_hf_config(folder, unknown_keys(config), images(config)).decoder);
   if (!differing.empty())
     throw ConfigError(location(config, "load_parameters_path") + ": " + path_text(folder) +
                       " holds another model: " + join(differing));

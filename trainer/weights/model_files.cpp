@@ -57,9 +57,12 @@ std::vector<std::string> names_in(const fs::path& folder, F wanted) {
   return names;
 }
 
-void add_of_model(const fs::path& source, ModelFiles& files) {
-  files.config =
-      models::with_both_spellings(read_hf_config(source, models::UnknownKeys::ignore).text);
+void add_of_model(const fs::path& source, models::Images images, ModelFiles& files) {
+  const HfConfig config = read_hf_config(source, models::UnknownKeys::ignore, images);
+  files.config = models::with_both_spellings(config.text);
+  if (config.decoder.vision)
+    for (const char* name : {"preprocessor_config.json", "processor_config.json"})
+      add(source, name, files, kMostParsedMib);
   add(source, "generation_config.json", files, kMostParsedMib);
   for (const std::string& name :
        names_in(source, [](const fs::path& path) { return is_licence(path.filename().string()); }))
@@ -100,9 +103,10 @@ void ModelFiles::set(const std::string& name, std::string text) {
     others.push_back({name, std::move(text)});
 }
 
-ModelFiles read_model_files(const fs::path& source, const fs::path& tokenizer) {
+ModelFiles read_model_files(const fs::path& source, const fs::path& tokenizer,
+                            models::Images images) {
   ModelFiles files;
-  if (!source.empty()) add_of_model(source, files);
+  if (!source.empty()) add_of_model(source, images, files);
   if (!tokenizer.empty()) add_of_tokenizer(tokenizer, files);
   return files;
 }

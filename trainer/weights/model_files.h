@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "models/hf/config.h"
+
 namespace longshore::trainer {
 
 // What each of these files may have, and one of which a tree is made in memory.
@@ -26,14 +28,17 @@ struct ModelFiles {
   void set(const std::string& name, std::string text);
 };
 
-// Of the folder `source`: config.json, with RoPE in both spellings (models::with_both_spellings),
-// generation_config.json, and files named LICENSE, NOTICE or USE_POLICY in any case and with any
-// ending. Of `tokenizer`, a folder or a tokenizer's file in it: the tokenizer under its usual name,
-// vocab.json, merges.txt, tokenizer_config.json, special_tokens_map.json, added_tokens.json,
-// chat_template.jinja and additional_chat_templates/*.jinja. Those that are there; an empty path:
-// none of it. Throws what read_hf_config throws, and a DataError that names the file where one
-// cannot be read or has more than 64 MiB.
+// Of the folder `source`: config.json, with RoPE in both spellings (models::with_both_spellings)
+// and of a model with images as `images` says, then also what its images are made ready by
+// (preprocessor_config.json, processor_config.json); generation_config.json, and files named
+// LICENSE, NOTICE or USE_POLICY in any case and with any ending. Of `tokenizer`, a folder or a
+// tokenizer's file in it: the tokenizer under its usual name, vocab.json, merges.txt,
+// tokenizer_config.json, special_tokens_map.json, added_tokens.json, chat_template.jinja and
+// additional_chat_templates/*.jinja. Those that are there; an empty path: none of it. Throws what
+// read_hf_config throws, and a DataError that names the file where one cannot be read or has more
+// than 64 MiB.
 ModelFiles read_model_files(const std::filesystem::path& source,
-                            const std::filesystem::path& tokenizer);
+                            const std::filesystem::path& tokenizer,
+                            models::Images images = models::Images::needed);
 
 }  // namespace longshore::trainer

@@ -5,6 +5,7 @@
 #include "base/printable.h"
 #include "base/text.h"
 #include "trainer/config/config.h"
+#include "trainer/config/hf_config.h"
 #include "trainer/config/load_config.h"
 #include "trainer/config/run_files.h"
 #include "trainer/config/yaml.h"
@@ -37,6 +38,7 @@ RunWeights weights_of_run(const fs::path& run) {
             .adapter = adapter,
             .tokenizer = config.tokenizer_path.empty() ? model : config.tokenizer_path,
             .chat_template = config.chat_template,
+            .images = images(config),
             .add_bos_eos = config.add_bos_eos};
   if (adapter.empty())
     throw DataError(path_text(run) +
@@ -50,6 +52,7 @@ RunWeights weights_of_run(const fs::path& run) {
           .tokenizer =
               config.tokenizer_path.empty() ? config.load_parameters_path : config.tokenizer_path,
           .chat_template = config.chat_template,
+          .images = images(config),
           .add_bos_eos = config.add_bos_eos};
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "data/tokenizers/add_bos_eos.h"
+#include "models/hf/config.h"
 
 namespace longshore::trainer {
 
@@ -13,6 +14,7 @@ struct RunWeights {
   std::filesystem::path adapter = {};  // peft's, of an adapter for the model; empty: none
   std::filesystem::path tokenizer;     // a folder, or a file
   std::string chat_template = {};      // one of data::kChatTemplates; empty: none
+  models::Images images = models::Images::needed;          // whether it reads them
   data::AddBosEos add_bos_eos = data::AddBosEos::missing;  // around the texts that it trained on
 };
 

@@ -40,8 +40,8 @@ std::string golden_config() { return data::read_file(kAdapter / "adapter_config.
 
 models::DecoderConfig model_of(const fs::path& golden) {
   models::DecoderConfig config = models::parse_hf_config(data::read_file(golden / "config.json"));
-  config.lora =
-      parse_adapter_config(data::read_file(golden / "adapter/adapter_config.json"), config.layers);
+  config.lora = parse_adapter_config(data::read_file(golden / "adapter/adapter_config.json"),
+                                     {.layers = static_cast<int>(config.layers)});
   return config;
 }
 
@@ -103,7 +103,8 @@ TEST(Adapter, RoundTripGivesPeftsBytes) {
       json ours = json::parse(data::read_file(folder / "a/b/adapter_config.json"));
       json peft = json::parse(data::read_file(golden / "adapter/adapter_config.json"));
       for (const auto& [key, value] : ours.items()) EXPECT_EQ(value, peft.at(key)) << key;
-      EXPECT_EQ(parse_adapter_config(ours.dump(), 2), parse_adapter_config(peft.dump(), 2));
+      EXPECT_EQ(parse_adapter_config(ours.dump(), {.layers = 2}),
+                parse_adapter_config(peft.dump(), {.layers = 2}));
       // Nothing is written over.
       EXPECT_THAT(
           refusal([&] { write_adapter(folder / "a/b", {}, "", loaded.layout, loaded.arguments); }),
@@ -211,13 +212,13 @@ TEST(Adapter, ValuesMustBeFinite) {
 // --- the config
 
 TEST(AdapterConfig, ReadsPefts) {
-  EXPECT_EQ(parse_adapter_config(golden_config(), 2),
+  EXPECT_EQ(parse_adapter_config(golden_config(), {.layers = 2}),
             (LoraConfig{.rank = 4, .alpha = 8, .targets = {"q_proj", "v_proj"}}));
   json object = json::parse(golden_config());
   object["target_modules"] = {"down_proj", "q_proj"};
   object["lora_alpha"] = 2.5;
   object["some_future_method"] = false;
-  EXPECT_EQ(parse_adapter_config(object.dump(), 2),
+  EXPECT_EQ(parse_adapter_config(object.dump(), {.layers = 2}),
             (LoraConfig{.rank = 4, .alpha = 2.5, .targets = {"q_proj", "down_proj"}}));
 }
 
@@ -225,7 +226,7 @@ TEST(AdapterConfig, WhatWouldChangeResultsIsRefused) {
   auto with = [](const std::string& key, const json& value) {
     json object = json::parse(golden_config());
     object[key] = value;
-    return refusal([&] { parse_adapter_config(object.dump(), 2); });
+    return refusal([&] { parse_adapter_config(object.dump(), {.layers = 2}); });
   };
   EXPECT_EQ(with("peft_version", "0.1"), "");
   EXPECT_EQ(with("lora_dropout", 0.05), "");  // of training alone
@@ -290,7 +291,7 @@ TEST(AdapterConfig, TargetsAreFoundAsPeftFindsThem) {
   auto modules = [](const json& more) {
     json object = json::parse(golden_config());
     object.update(more);
-    const LoraConfig config = parse_adapter_config(object.dump(), 12);
+    const LoraConfig config = parse_adapter_config(object.dump(), {.layers = 12});
     std::string text;
     for (int layer = 0; layer < 12; ++layer)
       for (std::string_view target : models::kLoraTargets) {
@@ -299,7 +300,8 @@ TEST(AdapterConfig, TargetsAreFoundAsPeftFindsThem) {
         if (found) text += fmt::format("{}.{}={}/{} ", layer, target, found->rank, found->alpha);
       }
     // What is written reads as the same.
-    EXPECT_EQ(parse_adapter_config(write_adapter_config(config, ""), 12), config) << text;
+    EXPECT_EQ(parse_adapter_config(write_adapter_config(config, ""), {.layers = 12}), config)
+        << text;
     return text;
   };
   auto all = [](std::initializer_list<std::string_view> targets, const std::string& size) {
@@ -340,10 +342,10 @@ TEST(AdapterConfig, TargetsAreFoundAsPeftFindsThem) {
 TEST(AdapterConfig, RankStabilizedAdaptersHaveAnotherScale) {
   json object = json::parse(golden_config());
   object["use_rslora"] = true;
-  const LoraConfig config = parse_adapter_config(object.dump(), 2);
+  const LoraConfig config = parse_adapter_config(object.dump(), {.layers = 2});
   EXPECT_EQ(config.scale({.rank = 4, .alpha = 8}), 4);
   EXPECT_EQ(config.scale({.rank = 16, .alpha = 8}), 2);
-  EXPECT_EQ(parse_adapter_config(write_adapter_config(config, ""), 2), config);
+  EXPECT_EQ(parse_adapter_config(write_adapter_config(config, ""), {.layers = 2}), config);
 }
 
 TEST(AdapterConfig, AllThatIsWrongIsListedAtOnce) {
@@ -352,14 +354,14 @@ TEST(AdapterConfig, AllThatIsWrongIsListedAtOnce) {
   object["target_modules"] = {"q_proj", 3};
   object["exclude_modules"] = 4;
   object["use_dora"] = true;
-  std::string what = refusal([&] { parse_adapter_config(object.dump(), 2); });
+  std::string what = refusal([&] { parse_adapter_config(object.dump(), {.layers = 2}); });
   for (const char* part : {"r: found 0, expected an integer from 1", "target_modules: found 3",
                            "exclude_modules: found 4", "use_dora\": found true, which is not"})
     EXPECT_THAT(what, HasSubstr(part));
   EXPECT_EQ(std::ranges::count(what, '\n'), 3) << what;
   TemporaryFolder folder;
   folder.write("adapter_config.json", object.dump());
-  EXPECT_EQ(refusal([&] { read_adapter_config(folder / "", 2); }),
+  EXPECT_EQ(refusal([&] { read_adapter_config(folder / "", {.layers = 2}); }),
             (folder / "adapter_config.json").string() + ": " + what);
 }
 
@@ -368,7 +370,8 @@ TEST(AdapterConfig, WhatIsNoConfigIsRefused) {
        {std::string(), std::string("[]"), std::string("{"), std::string(100000, '['),
         "{\"use_dora\":" + std::string(400000, '[') + std::string(400000, ']') + "}",
         std::string((1 << 20) + 1, ' ') + "{}"})
-    EXPECT_NE(refusal([&] { parse_adapter_config(text, 2); }), "") << text.substr(0, 30);
+    EXPECT_NE(refusal([&] { parse_adapter_config(text, {.layers = 2}); }), "")
+        << text.substr(0, 30);
 }
 
 TEST(AdapterConfig, NumbersBeyondFloat64AreThoseOfJson) {
@@ -376,11 +379,12 @@ TEST(AdapterConfig, NumbersBeyondFloat64AreThoseOfJson) {
     json object = json::parse(golden_config());
     object.erase(key);
     std::string text = object.dump();
-    return parse_adapter_config(text.replace(0, 1, "{\"" + key + "\":" + number + ","), 2);
+    return parse_adapter_config(text.replace(0, 1, "{\"" + key + "\":" + number + ","),
+                                {.layers = 2});
   };
   for (const std::string& number :
        {std::string("1e999"), std::string("-1e999"), std::string(400, '9')}) {
-    EXPECT_EQ(with("runtime_config", number), parse_adapter_config(golden_config(), 2));
+    EXPECT_EQ(with("runtime_config", number), parse_adapter_config(golden_config(), {.layers = 2}));
     for (const std::string key :
          {"r", "lora_alpha", "lora_dropout", "layers_to_transform", "fan_in_fan_out", "use_dora"})
       EXPECT_THAT(refusal([&] { with(key, number); }),
@@ -422,7 +426,7 @@ TEST(AdapterConfig, GivesWhatIsNotSetAndAgreesWithWhatIs) {
   config.load_adapter_path = folder / "";
   EXPECT_THAT(refusal([&] { with_adapter(config); }),
               HasSubstr("lora_dropout: found 0.05, expected 0"));
-  EXPECT_EQ(read_adapter_config(folder / "", 2).rank, 4);
+  EXPECT_EQ(read_adapter_config(folder / "", {.layers = 2}).rank, 4);
 
   config.load_adapter_path = kGolden;
   EXPECT_THAT(refusal([&] { with_adapter(config); }), HasSubstr("adapter_config.json"));

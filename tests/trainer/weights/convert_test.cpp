@@ -321,8 +321,8 @@ std::vector<float> merged_weight(const data::SafetensorsFolder& base,
                                  const data::SafetensorsFile& adapter,
                                  const models::LoraConfig& config, const std::string& weight) {
   const std::string module = weight.substr(0, weight.rfind('.'));
-  const std::vector<float> a = floats(adapter.at(peft_name(models::lora_a_name(module))));
-  const std::vector<float> b = floats(adapter.at(peft_name(models::lora_b_name(module))));
+  const std::vector<float> a = floats(adapter.at(peft_names(models::lora_a_name(module))[0]));
+  const std::vector<float> b = floats(adapter.at(peft_names(models::lora_b_name(module))[0]));
   return merged(
       floats(base.at(weight)),
       {.a = a, .b = b, .rank = config.rank, .scale = config.scale({config.rank, config.alpha})});
@@ -358,7 +358,7 @@ TEST_P(MergedGoldens, ChangesTheWeightsItIsForAndRoundsThemOnce) {
            .dtype = SafetensorsDtype::bfloat16,
            .max_shard_bytes = 30'000});
   const models::LoraConfig config =
-      read_adapter_config(folder, read_hf_config(golden.folder).decoder.layers);
+      read_adapter_config(folder, adapter_base(read_hf_config(golden.folder).decoder));
   const data::SafetensorsFile adapter(folder / "adapter_model.safetensors");
   const data::SafetensorsFolder base(golden.folder), wide(temporary / "f32"),
       narrow(temporary / "bf16");

@@ -184,7 +184,7 @@ TEST(WriteParametersFolder, CarriesOverWhatTrainingBeganFrom) {
 TEST(WriteParametersFolder, LeavesAdaptersOut) {
   const fs::path golden = golden_folder("lora_gemma2");
   DecoderConfig config = config_of("lora_gemma2");
-  config.lora = read_adapter_config(golden / "adapter", config.layers);
+  config.lora = read_adapter_config(golden / "adapter", adapter_base(config));
   Weights weights(config, {});
   weights.load(golden, golden / "adapter");
   TemporaryFolder temporary;

@@ -15,8 +15,8 @@ namespace {
 
 constexpr const char* kDescription =
     R"(Writes a Hugging Face folder anew: its weights in another dtype, in files of another size, or
-with a LoRA adapter merged into them. Of a model that also reads images (model_type gemma3) it
-writes the text model.
+with a LoRA adapter merged into them. Of a model_type gemma3, which also reads images, it writes the
+text model; with use_multimodal=true the whole.
 
   convert --from DIR --to NEW_DIR --dtype bfloat16
       Reads config.json and checks every tensor against it; writes config.json, the weights, their
@@ -62,10 +62,13 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(int64_t{1}, std::numeric_limits<int64_t>::max()))
       ->default_str("5GB");
   std::vector<std::string> overrides;
-  app.add_option("key=value", overrides, "allow_unknown_config_keys, as train has it");
+  app.add_option("key=value", overrides,
+                 "allow_unknown_config_keys and use_multimodal, as train has them");
   return run_program(app, argc, argv, [&] {
-    const std::vector<std::string> keys{"allow_unknown_config_keys"};
-    conversion.unknown_keys = trainer::unknown_keys(trainer::override_config({}, overrides, keys));
+    const std::vector<std::string> keys{"allow_unknown_config_keys", "use_multimodal"};
+    const trainer::Config said = trainer::override_config({}, overrides, keys);
+    conversion.unknown_keys = trainer::unknown_keys(said);
+    conversion.images = trainer::images(said);
     if (!dtype.empty()) conversion.dtype = dtypes.at(dtype);
     start_openmp_threads();
     if (!conversion.run.empty()) trainer::verify_trained(conversion.run);

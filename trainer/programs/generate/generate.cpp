@@ -92,7 +92,8 @@ Prompt make_prompt(const std::string& text, const RunWeights& from,
 // Positions are computed for a text of any length, so a longer one is no error.
 void warn_of_length(const fs::path& folder, int64_t tokens) {
   const std::optional<int64_t> most =
-      read_hf_config(folder, models::UnknownKeys::ignore).max_position_embeddings;
+      read_hf_config(folder, models::UnknownKeys::ignore, models::Images::needed)
+          .max_position_embeddings;
   if (most && tokens > *most)
     print(
         stderr,

@@ -100,7 +100,7 @@ std::vector<float> token_losses(const std::vector<float>& logits,
 }
 
 std::string gradient_name(const std::string& parameter) {
-  return models::is_lora_weight(parameter) ? "grad_adapter." + peft_name(parameter)
+  return models::is_lora_weight(parameter) ? "grad_adapter." + peft_names(parameter)[0]
                                            : "grad." + parameter;
 }
 
