@@ -4,10 +4,9 @@
 
 namespace longshore::models {
 
-const VisionFamily kPaliGemma{
-    .name = "paligemma",
-    .hf_class = "PaliGemmaForConditionalGeneration",
-    .decoders = {&kGemma, &kGemma2},
-    .has_prefix = true};
+const VisionFamily kPaliGemma{.name = "paligemma",
+                              .hf_class = "PaliGemmaForConditionalGeneration",
+                              .decoders = {&kGemma, &kGemma2},
+                              .has_prefix = true};
 
 }  // namespace longshore::models
