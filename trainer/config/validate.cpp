@@ -265,6 +265,10 @@ void check_evaluation(const Config& config) {
 }
 
 void check_sample(const Config& config) {
+  if (config.sample_tokens > 0 && config.use_multimodal) {
+    refuse(config, "sample_tokens",
+           "0 with " + described(config, "use_multimodal") + ": a sample is of text alone");
+  }
   if (config.sample_tokens == 0 || !config.tokenizer_path.empty()) return;
   const bool reads_tokens = config.dataset_type != DatasetType::synthetic;
   if (reads_tokens && text_file(config)) return;  // said of that

@@ -21,6 +21,7 @@
 #include "data/text/text_format.h"
 #include "data/text/text_input.h"
 #include "data/text/tokenized_file.h"
+#include "trainer/config/row_images.h"
 #include "trainer/step/training_plans.h"
 #include "trainer/weights/text_files.h"
 
@@ -52,7 +53,7 @@ bool begins_with_bos(const data::TokenFile& file, const data::Tokenizer& tokeniz
 class Opener {
  public:
   Opener(const Config& config, const data::Tokenizer* tokenizer, const Log& log)
-      : config_(config), tokenizer_(tokenizer), log_(log) {}
+      : config_(config), images_(row_images(config)), tokenizer_(tokenizer), log_(log) {}
 
   SharedFile file(const char* key, const fs::path& path) {
     return read_file_of(config_, key, [&] { return checked_file(key, path); });
@@ -128,31 +129,42 @@ class Opener {
     check_vocabulary("tokenizer_path", tokenizer_->path(), tokenizer_->ordinary_vocab_size());
     fs::path cache = config_.base_output_directory / kTokensFolder;
     log_(fmt::format("{}: reading it, tokenized into {}", path_text(path), path_text(cache)));
-    return data::open_tokenized(path, *tokenizer_,
-                                {.chat_template = config_.chat_template,
-                                 .skip_bad_lines = config_.skip_bad_lines,
-                                 .add_bos_eos = config_.add_bos_eos,
-                                 .say = log_},
-                                cache);
+    return data::open_tokenized(
+        path, *tokenizer_,
+        {.chat_template = config_.chat_template,
+         .skip_bad_lines = config_.skip_bad_lines,
+         .add_bos_eos = config_.add_bos_eos,
+         .image_text = images_ ? std::optional(images_->text) : std::nullopt,
+         .max_image_pixels = config_.max_image_pixels,
+         .say = log_},
+        cache);
   }
 
   std::shared_ptr<const data::Rows> document_rows(const SharedFile& file, std::string note) const {
     auto rows = std::make_shared<const data::DocumentRows>(
         file, data::DocumentRowsOptions{.length = config_.max_target_length,
                                         .packing = config_.packing,
-                                        .excess_length = config_.excess_length_strategy});
+                                        .excess_length = config_.excess_length_strategy,
+                                        .images = images_});
     const data::DocumentRows::Counts& counts = rows->counts();
     if (counts.too_long > 0) {
       constexpr std::array kDone = {"truncated", "split", "skipped"};
       note += fmt::format(", {} of them too long and {}", counts.too_long,
                           kDone[static_cast<size_t>(config_.excess_length_strategy)]);
     }
+    if (counts.images_cut > 0)
+      note += fmt::format(", {} of these left out, since an image would be cut", counts.images_cut);
+    if (counts.too_many_images > 0)
+      note += fmt::format(", {} left out with more images than max_num_images_per_example = {}",
+                          counts.too_many_images, config_.max_num_images_per_example);
     if (counts.untrained > 0)
       note +=
           fmt::format(", {} with nothing to learn left out", plural(counts.untrained, "sequence"));
     double capacity = static_cast<double>(rows->count() * config_.max_target_length);
-    log_(note + fmt::format("; {}, {:.1f} % full", plural(rows->count(), "row"),
-                            100 * static_cast<double>(counts.positions) / capacity));
+    log_(note +
+         fmt::format("; {}, {:.1f} % full", plural(rows->count(), "row"),
+                     100 * static_cast<double>(counts.positions) / capacity) +
+         (images_ ? ", " + plural(counts.images, "image") : ""));
     return rows;
   }
 
@@ -184,6 +196,7 @@ class Opener {
   }
 
   const Config& config_;
+  const std::optional<data::RowImages> images_;
   const data::Tokenizer* tokenizer_;
   const Log& log_;
   SharedFile first_;  // all must be by one tokenizer
@@ -291,8 +304,8 @@ TrainingData open_data(const Config& config, const data::BatchSchema& schema, co
   TrainingData result;
   uint64_t seed = static_cast<uint64_t>(config.seed);
   if (config.dataset_type == DatasetType::synthetic) {
-    result.training =
-        data::synthetic_batches(schema, static_cast<int32_t>(config.model.vocabulary), seed, rank);
+    result.training = data::synthetic_batches(schema, static_cast<int32_t>(config.model.vocabulary),
+                                              seed, rank, row_images(config));
     return result;
   }
   if (!config.tokenizer_path.empty())

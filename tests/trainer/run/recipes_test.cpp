@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/data/temporary_folder.h"
+#include "tests/trainer/run/colored_squares.h"
 #include "tests/trainer/run_program.h"
 #include "trainer/config/load_config.h"
 #include "trainer/config/run_spec.h"
@@ -26,8 +27,9 @@ const fs::path kConfigs = fs::path(LONGSHORE_SOURCE_DIR) / "configs";
 
 struct Recipe {
   const char* name;
-  const char* tokenizer;  // of tests/goldens/tokenizers
-  const char* result;     // what is in the run's folder at the end
+  const char* tokenizer;                       // of tests/goldens/tokenizers
+  const char* result;                          // what is in the run's folder at the end
+  std::vector<std::string> image_tokens = {};  // of a model that reads images
 };
 
 void PrintTo(const Recipe& recipe, std::ostream* out) { *out << recipe.name; }
@@ -39,6 +41,11 @@ std::string small(const Config& recipe) {
       " base_emb_dim=64 base_num_decoder_layers=3 base_num_query_heads=4 base_num_kv_heads=2 "
       "head_dim=16 base_mlp_dim=96 vocab_size=1024 max_target_length=64 per_device_batch_size=2 "
       "backend=cpu dtype=float32 weight_dtype=float32 peak_tflops_per_device=1 ";
+  if (recipe.use_multimodal)
+    return std::string(kSmallImageModel) +
+           "max_target_length=96 per_device_batch_size=2 gradient_accumulation_steps=2 backend=cpu "
+           "dtype=float32 peak_tflops_per_device=1 use_multimodal=true mm_tokens_per_image=4 "
+           "image_token_id=887 ";
   if (recipe.model.window > 0) keys += "sliding_window_size=32 ";
   if (recipe.model.query_pre_attn_scalar > 0) keys += "query_pre_attn_scalar=16 ";
   return keys;
@@ -55,25 +62,53 @@ std::string some_text(bool is_jsonl) {
   return text;
 }
 
+// Of what a recipe's file says of a line.
+std::string some_pictures(const Config& recipe) {
+  std::string text;
+  for (int i = 0; i < 12; ++i) {
+    const std::string image = "train/" + std::to_string(i) + ".png";
+    if (recipe.chat_template.empty())
+      text += R"({"image": ")" + image + R"(", "prefix": "which color?", "suffix": "red"})";
+    else
+      text += R"({"image": ")" + image +
+              R"(", "messages": [{"role": "user", "content": [{"type": "image"}, )"
+              R"({"type": "text", "text": "Which color?"}]}, )"
+              R"({"role": "assistant", "content": "Red."}]})";
+    text += "\n";
+  }
+  return text;
+}
+
+fs::path data_of(const Config& recipe, const data::TemporaryFolder& folder) {
+  if (recipe.use_multimodal) {
+    colored_squares(folder / "train", 12, 1);
+    return folder.write("images.jsonl", some_pictures(recipe));
+  }
+  const bool is_jsonl = recipe.dataset_path[0].path.extension() == ".jsonl";
+  return folder.write(is_jsonl ? "chat.jsonl" : "text.txt", some_text(is_jsonl));
+}
+
 TEST_P(Recipes, TrainFromAFolderToAFolder) {
   const Recipe& recipe = GetParam();
   const std::string file = std::string(recipe.name) + ".yml";
   const Config config = load_config(file, {}, kConfigs);
   data::TemporaryFolder folder;
-  const bool is_jsonl = config.dataset_path[0].path.extension() == ".jsonl";
-  const fs::path text = folder.write(is_jsonl ? "chat.jsonl" : "text.txt", some_text(is_jsonl));
+  const fs::path text = data_of(config, folder);
+  const fs::path tokenizer =
+      config.use_multimodal
+          ? image_tokenizer(folder / "tokenizer", recipe.image_tokens, 887)
+          : fs::path(LONGSHORE_SOURCE_DIR) / "tests/goldens/tokenizers" / recipe.tokenizer;
   const std::string common = small(config) + "base_output_directory=" + (folder / "").string();
 
   ProgramResult standin =
       run_program(TRAIN_PROGRAM " --config llama3_8b.yml model_name=" + config.model_name + common +
                   " run_name=standin steps=1");
   ASSERT_EQ(standin.exit_code, 0) << standin.output;
-  ProgramResult result = run_program(
-      TRAIN_PROGRAM " --config " + file + common +
-      " run_name=run steps=2 offload_layers=" + (config.offload_layers ? "2" : "-1") +
-      " load_parameters_path=" + (folder / "standin/model").string() +
-      " tokenizer_path=" + std::string(LONGSHORE_SOURCE_DIR) + "/tests/goldens/tokenizers/" +
-      recipe.tokenizer + " dataset_path=" + text.string());
+  ProgramResult result =
+      run_program(TRAIN_PROGRAM " --config " + file + common +
+                  " run_name=run steps=2 offload_layers=" + (config.offload_layers ? "2" : "-1") +
+                  " load_parameters_path=" + (folder / "standin/model").string() +
+                  " tokenizer_path=" + tokenizer.string() + " dataset_path=" + text.string());
   ASSERT_EQ(result.exit_code, 0) << result.output;
   EXPECT_TRUE(fs::is_directory(folder / "run" / recipe.result)) << result.output;
   const char* other = recipe.result == std::string("model") ? "adapter" : "model";
@@ -98,7 +133,15 @@ INSTANTIATE_TEST_SUITE_P(
                     Recipe{"gemma2_9b_lora", "gemma_bpe", "adapter"},
                     Recipe{"gemma2_9b_attention", "gemma_bpe", "model"},
                     Recipe{"llama2_7b_continued", "llama2_bpe", "model"},
-                    Recipe{"llama2_13b_continued", "llama2_bpe", "model"}),
+                    Recipe{"llama2_13b_continued", "llama2_bpe", "model"},
+                    Recipe{"paligemma2_3b", "gemma_bpe", "model", {"<image>"}},
+                    Recipe{"paligemma2_3b_lora", "gemma_bpe", "adapter", {"<image>"}},
+                    Recipe{"paligemma2_10b", "gemma_bpe", "model", {"<image>"}},
+                    Recipe{"paligemma2_28b", "gemma_bpe", "model", {"<image>"}},
+                    Recipe{"gemma3_4b_vision_lora",
+                           "gemma_bpe",
+                           "adapter",
+                           {"<image_soft_token>", "<start_of_image>", "<end_of_image>"}}),
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST(Recipe, Llama8BFitsACardOf24GB) {

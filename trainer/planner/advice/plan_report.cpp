@@ -21,11 +21,12 @@ namespace {
 using offload::bytes_text;
 using offload::MemoryKind;
 
-// The layers of a scan that compute most in the backward pass: those that do not train, and lie
+// The layers of the main stage that compute most in the backward pass: those that do not train, and lie
 // before all that do, keep nothing.
 const offload::LayerPlan& scanned(const TrainingPlans& plans) {
-  return *std::ranges::max_element(plans.step.layers, {}, [](const offload::LayerPlan& layers) {
-    return layers.is_scan ? std::ssize(layers.partition->backward.nodes) : -1;
+  const std::string& stage = main_stage(plans.model).name;
+  return *std::ranges::max_element(plans.step.layers, {}, [&](const offload::LayerPlan& layers) {
+    return layers.stage == stage ? std::ssize(layers.partition->backward.nodes) : -1;
   });
 }
 

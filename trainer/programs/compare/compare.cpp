@@ -19,10 +19,12 @@
 #include "trainer/config/hardware_file.h"
 #include "trainer/config/load_config.h"
 #include "trainer/config/model_config.h"
+#include "trainer/config/row_images.h"
 #include "trainer/config/yaml.h"
 #include "trainer/planner/advice/choose_policy.h"
 #include "trainer/planner/room.h"
 #include "trainer/programs/compare/energy_meter.h"
+#include "trainer/step/batch_arguments.h"
 #include "trainer/step/flops.h"
 #include "trainer/step/learning_rate.h"
 #include "trainer/step/training_session.h"
@@ -95,10 +97,12 @@ Candidate make_candidate(const RunSpec& spec, const std::string& policy) {
 
 using Step = std::vector<data::Batch>;  // a batch for each micro-batch
 
-std::vector<Step> make_steps(const Config& config, int64_t count) {
+std::vector<Step> make_steps(const PolicyPlan& plan, int64_t count) {
+  const Config& config = plan.config();
   data::BatchSource source = data::synthetic_batches(
-      {config.per_device_batch_size, config.max_target_length},
-      static_cast<int32_t>(config.model.vocabulary), static_cast<uint64_t>(config.seed));
+      batch_schema(plan.plans.model, {config.per_device_batch_size, config.max_target_length}),
+      static_cast<int32_t>(config.model.vocabulary), static_cast<uint64_t>(config.seed), {},
+      row_images(config));
   std::vector<Step> steps(count);
   int64_t micro_batch = 0;
   for (Step& step : steps)
@@ -124,7 +128,7 @@ Turn train_a_while(const PolicyPlan& plan, int64_t timed_steps, offload::Backend
   LearningRate learning_rate = learning_rate_schedule(config);
   Turn turn;
   if (meter) turn.joules = 0;
-  for (const Step& step : make_steps(config, kUntimedSteps + timed_steps)) {
+  for (const Step& step : make_steps(plan, kUntimedSteps + timed_steps)) {
     int64_t number = std::ssize(turn.steps);
     double joules = meter ? meter->joules() : 0;
     auto start = std::chrono::steady_clock::now();
