@@ -21,8 +21,8 @@ namespace {
 using offload::bytes_text;
 using offload::MemoryKind;
 
-// The layers of the main stage that compute most in the backward pass: those that do not train, and lie
-// before all that do, keep nothing.
+// The layers of the main stage that compute most in the backward pass: those that do not train, and
+// lie before all that do, keep nothing.
 const offload::LayerPlan& scanned(const TrainingPlans& plans) {
   const std::string& stage = main_stage(plans.model).name;
   return *std::ranges::max_element(plans.step.layers, {}, [&](const offload::LayerPlan& layers) {
