@@ -113,13 +113,6 @@ void check_tower(const Config& config) {
            "the square of a divisor of " + std::to_string(vision.side()) +
                ", the patches across an image");
   }
-  const int64_t tokens = pools ? vision.image_tokens : vision.patches();
-  if (tokens > config.max_target_length / config.max_num_images_per_example) {
-    refuse(config, "max_target_length",
-           "at least " + std::to_string(config.max_num_images_per_example) + " times the " +
-               std::to_string(tokens) + " tokens of an image, for " +
-               described(config, "max_num_images_per_example"));
-  }
 }
 
 void check_images(const Config& config) {
@@ -218,6 +211,18 @@ std::string looked_for_tokenizer(const Config& config) {
          ", holds no tokenizer.json and no tokenizer.model";
 }
 
+void check_room_for_images(const Config& config) {
+  const models::VisionConfig& vision = config.vision;
+  const bool pools = models::vision_family_of(*config.model.family)->pools;
+  const int64_t tokens = pools ? vision.image_tokens : vision.patches();
+  if (tokens >= config.max_target_length / config.max_num_images_per_example) {
+    refuse(config, "max_target_length",
+           "more than " + std::to_string(config.max_num_images_per_example) + " times the " +
+               std::to_string(tokens) + " tokens of an image, for " +
+               described(config, "max_num_images_per_example"));
+  }
+}
+
 void check_files(const Config& config) {
   if (config.dataset_path.empty()) {
     refuse(config, "dataset_path", "a path, for " + described(config, "dataset_type"));
@@ -255,7 +260,10 @@ void check_files(const Config& config) {
 }
 
 void check_data(const Config& config) {
-  if (config.dataset_type != DatasetType::synthetic) check_files(config);
+  if (config.dataset_type == DatasetType::synthetic) return;
+  check_files(config);
+  const bool is_known = !is_toy(config) && models::vision_family_of(*config.model.family);
+  if (config.use_multimodal && is_known) check_room_for_images(config);
 }
 
 void check_evaluation(const Config& config) {

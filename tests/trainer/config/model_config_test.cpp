@@ -33,7 +33,7 @@ Config with_model(const std::string& name, std::vector<std::string> overrides = 
 
 // Each file of configs/models begins with "# NAME: N parameters.", N as published.
 TEST(ModelConfigs, HaveTheirPublishedParameters) {
-  const std::regex first_line(R"(# .+: ([\d,]+) parameters(\.|; with images .+))");
+  const std::regex first_line(R"(# .+: ([\d,]+) parameters(\.|; with images, .+))");
   int models = 0;
   for (const auto& entry : fs::directory_iterator(kConfigs / "models")) {
     std::string line;
@@ -75,7 +75,10 @@ TEST(ModelConfigs, HaveAConfigJson) {
   for (const auto& entry : fs::directory_iterator(kConfigs / "models")) {
     const models::DecoderConfig decoder =
         decoder_config(with_model(entry.path().stem()), Target::cpu);
-    const models::DecoderConfig read = models::parse_hf_config(models::write_hf_config(decoder));
+    const models::DecoderConfig read = models::parse_hf_config(
+        models::write_hf_config(decoder), models::UnknownKeys::refuse, models::Images::read);
+    EXPECT_EQ(read.vision.has_value(), decoder.vision.has_value()) << entry.path();
+    if (read.vision) EXPECT_EQ(*read.vision, *decoder.vision) << entry.path();
     EXPECT_EQ(count_parameters(models::decoder(read)).all,
               count_parameters(models::decoder(decoder)).all)
         << entry.path();

@@ -22,16 +22,24 @@ class ImageTraining : public testing::Test {
       : lines_(colored_squares(folder_ / "train", 60, 1)),
         tokenizer_(image_tokenizer(folder_ / "tokenizer", {"<image>"}, 887)) {}
 
-  // Eight rows a step, on so many processes.
+  struct Data {
+    fs::path lines;
+    int rows = 8;  // of a step
+  };
   ProgramResult train(const std::string& run, const std::string& settings, int ranks = 1) const {
+    return train_on({.lines = lines_}, run, settings, ranks);
+  }
+  ProgramResult train_on(const Data& data, const std::string& run, const std::string& settings,
+                         int ranks = 1) const {
     return run_program(
         (ranks > 1 ? mpirun(ranks) : "") + std::string(TRAIN_PROGRAM) +
         " --config llama3_8b.yml model_name=paligemma2_3b_224" + kSmallImageModel +
-        "image_token_id=887 max_target_length=48 dtype=float32 backend=cpu learning_rate=3e-3 "
-        "dataset_type=documents packing=false peak_tflops_per_device=1 dataset_path=" +
-        lines_.string() + " tokenizer_path=" + tokenizer_.string() + " base_output_directory=" +
-        (folder_ / "runs").string() + " per_device_batch_size=" + std::to_string(8 / ranks) +
-        " learning_rate_schedule_steps=100 run_name=" + run + " " + settings);
+        "image_token_id=887 max_target_length=48 dtype=float32 backend=cpu packing=false "
+        "dataset_type=documents peak_tflops_per_device=1 learning_rate_schedule_steps=150 "
+        "learning_rate=3e-3 dataset_path=" +
+        data.lines.string() + " tokenizer_path=" + tokenizer_.string() +
+        " base_output_directory=" + (folder_ / "runs").string() + " per_device_batch_size=" +
+        std::to_string(data.rows / ranks) + " run_name=" + run + " " + settings);
   }
   fs::path run(const std::string& name) const { return folder_ / "runs" / name; }
 
@@ -65,7 +73,7 @@ TEST_F(ImageTraining, GoesOnAsIfItHadNeverStopped) {
   const auto hashes = [](const std::vector<SavedFile>& files) {
     std::map<std::string, std::string> hashes;
     for (const SavedFile& file : files)
-      if (file.name.ends_with(".safetensors")) hashes[file.name] = file.hash;
+      if (file.path.ends_with(".safetensors")) hashes[file.path] = file.hash;
     return hashes;
   };
   EXPECT_EQ(hashes(saved_files(run("parts"), 5)), hashes(saved_files(run("whole"), 5)));
@@ -87,9 +95,9 @@ TEST_F(ImageTraining, OnSeveralRanksLearnsWhatOneLearns) {
 
 TEST_F(ImageTraining, LearnsWhatStandsInThePicturesAlone) {
   const fs::path unseen = colored_squares(folder_ / "unseen", 24, 2);
-  const ProgramResult result =
-      train("squares", "steps=100 learning_rate=4e-3 per_device_batch_size=16 eval_dataset_path=" +
-                           unseen.string());
+  const fs::path lines = colored_squares(folder_ / "many", 200, 3);
+  const ProgramResult result = train_on({.lines = lines, .rows = 16}, "squares",
+                                        "steps=150 eval_dataset_path=" + unseen.string());
   ASSERT_EQ(result.exit_code, 0) << result.output;
   const nlohmann::json summary =
       nlohmann::json::parse(data::read_file(run("squares") / "summary.json"));
@@ -98,10 +106,9 @@ TEST_F(ImageTraining, LearnsWhatStandsInThePicturesAlone) {
 
 TEST_F(ImageTraining, SaysWhichLineHasABadImage) {
   data::TemporaryFolder bad;
-  const std::string lines =
-      bad.write("bad.jsonl", "{\"image\": \"none.png\", \"prefix\": \"a\", \"suffix\": \"b\"}\n")
-          .string();
-  const ProgramResult result = train("bad", "steps=1 dataset_path=" + lines);
+  const fs::path lines =
+      bad.write("bad.jsonl", R"({"image": "none.png", "prefix": "a", "suffix": "b"})");
+  const ProgramResult result = train_on({.lines = lines}, "bad", "steps=1");
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.output, HasSubstr("bad.jsonl:1"));
   EXPECT_THAT(result.output, HasSubstr("none.png"));
