@@ -4,10 +4,9 @@
 
 namespace longshore::models {
 
-const VisionFamily kGemma3{
-    .name = "gemma3",
-    .hf_class = "Gemma3ForConditionalGeneration",
-    .decoders = {&kGemma3Text},
-    .pools = true};
+const VisionFamily kGemma3{.name = "gemma3",
+                           .hf_class = "Gemma3ForConditionalGeneration",
+                           .decoders = {&kGemma3Text},
+                           .pools = true};
 
 }  // namespace longshore::models

@@ -55,7 +55,7 @@ std::vector<OpCase> real() { return {layer_norm_case(1, 600, 1152)}; }
 
 constexpr OpTraits kOps[] = {
     {.op = &layer_norm_op,
-     .tolerance = {4e-6, kRounding},
+     .tolerance = {1e-5, kRounding},  // a debug build sums in one chain, not in a vector's
      .emulated = emulated_launch<layer_norm_arguments>()},
     {.op = &layer_norm_grad_op,
      .tolerance = {4e-6, kRounding},
