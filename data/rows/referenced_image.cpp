@@ -76,6 +76,11 @@ ImageReference refer_to_image(const ImageSource& source, int64_t line_number,
   return reference;
 }
 
+Image read_image(const fs::path& path, const DecodeOptions& options) {
+  const FileMapping file = open_image(path);
+  return naming(path_text(path), [&] { return decode_image(file.bytes(), options); });
+}
+
 Image read_image(const TokenFile& file, int64_t number, const DecodeOptions& options) {
   const ImageReference reference = file.image(number);
   const std::string line = " (line " + std::to_string(reference.line_number) + " of the text of " +

@@ -35,4 +35,7 @@ ImageReference refer_to_image(const ImageSource& source, int64_t line_number,
 // of its text where the image is not what it was, and as refer_to_image() does.
 Image read_image(const TokenFile& file, int64_t number, const DecodeOptions& options = {});
 
+// The image in a file. Throws a DataError, which names it, as refer_to_image() does.
+Image read_image(const std::filesystem::path& path, const DecodeOptions& options = {});
+
 }  // namespace longshore::data

@@ -115,9 +115,8 @@ Pieces with_images(const Pieces& pieces, const ImageText& image_text, const Toke
 
 // A prompt with places of images: where it names them, or else at its beginning, but after a bos
 // that it writes itself. The first piece is text.
-Pieces prompt_with_places(const CompletionExample& example, const Tokenizer& tokenizer) {
+Pieces prompt_with_places(std::string_view rest, int64_t images, const Tokenizer& tokenizer) {
   const ChatPiece place{.text = kStartOfImage, .is_image = true};
-  std::string_view rest = example.prompt;
   Pieces pieces;
   auto add_text = [&](size_t size) {
     pieces.push_back({.text = std::string(rest.substr(0, size))});
@@ -126,7 +125,7 @@ Pieces prompt_with_places(const CompletionExample& example, const Tokenizer& tok
   if (rest.find(kStartOfImage) == rest.npos) {
     const std::string bos = tokenizer.bos_id() < 0 ? "" : tokenizer.spelling(tokenizer.bos_id());
     add_text(rest.starts_with(bos) ? bos.size() : 0);
-    pieces.insert(pieces.end(), example.images.size(), place);
+    pieces.insert(pieces.end(), static_cast<size_t>(images), place);
   }
   for (size_t at; (at = rest.find(kStartOfImage)) != rest.npos;) {
     add_text(at);
@@ -157,6 +156,31 @@ void expect_tokens_of_images(const Document& document, int64_t images, const Ima
 Document framed_text(const std::string& text, const Tokenizer& tokenizer, AddBosEos add) {
   return framed({{text, std::nullopt, true}}, {tokenizer.bos_id(), tokenizer.eos_id()}, tokenizer,
                 add);
+}
+
+// Of a model that has images in its text.
+Pieces prompt_with_images(const std::string& prompt, int64_t images, const ImageText& image_text,
+                          const Tokenizer& tokenizer) {
+  const Pieces pieces = prompt_with_places(prompt, images, tokenizer);
+  if (places_in(pieces) != images)
+    throw DataError("prompt: found " + std::to_string(places_in(pieces)) + " times " +
+                    kStartOfImage + ", expected one for each of " + plural(images, "image") +
+                    ", or none");
+  return with_images(pieces, image_text, tokenizer);
+}
+
+// Of one that has them before it.
+Document prompt_behind_images(const std::string& prompt, int64_t images,
+                              const ImageText& image_text, const Tokenizer& tokenizer,
+                              AddBosEos add) {
+  Document document;
+  const std::vector<int32_t> tokens(static_cast<size_t>(images * image_text.tokens_per_image),
+                                    image_text.image_token);
+  append(document, tokens, false);
+  const Document part = framed({{.text = prompt + "\n"}}, {tokenizer.bos_id(), -1}, tokenizer, add);
+  append(document, part.tokens, false);
+  document.writes_bos_or_eos = part.writes_bos_or_eos;
+  return document;
 }
 
 struct Encoder {
@@ -191,29 +215,20 @@ struct Encoder {
 
  private:
   Document behind_images(const CompletionExample& example) const {
-    Document document;
-    const std::vector<int32_t> tokens(
-        example.images.size() * static_cast<size_t>(image_text->tokens_per_image),
-        image_text->image_token);
-    append(document, tokens, false);
-    for (const Document& part :
-         {framed({{.text = example.prompt + "\n"}}, {tokenizer.bos_id(), -1}, tokenizer, add),
-          framed({{.text = example.completion, .is_completion = true}}, {-1, tokenizer.eos_id()},
-                 tokenizer, add)}) {
-      append(document, part.tokens, false);
-      std::ranges::copy(part.carries_loss, document.carries_loss.end() - std::ssize(part.tokens));
-      document.writes_bos_or_eos |= part.writes_bos_or_eos;
-    }
+    Document document = prompt_behind_images(example.prompt, std::ssize(example.images),
+                                             *image_text, tokenizer, add);
+    const Document completion = framed({{.text = example.completion, .is_completion = true}},
+                                       {-1, tokenizer.eos_id()}, tokenizer, add);
+    append(document, completion.tokens, false);
+    std::ranges::copy(completion.carries_loss,
+                      document.carries_loss.end() - std::ssize(completion.tokens));
+    document.writes_bos_or_eos |= completion.writes_bos_or_eos;
     return document;
   }
 
   Document around_images(const CompletionExample& example) const {
-    Pieces pieces = prompt_with_places(example, tokenizer);
-    if (places_in(pieces) != std::ssize(example.images))
-      throw DataError("prompt: found " + std::to_string(places_in(pieces)) + " times " +
-                      kStartOfImage + ", expected one for each of " +
-                      plural(std::ssize(example.images), "image") + ", or none");
-    pieces = with_images(pieces, *image_text, tokenizer);
+    Pieces pieces =
+        prompt_with_images(example.prompt, std::ssize(example.images), *image_text, tokenizer);
     pieces.push_back({.text = example.completion, .is_completion = true});
     return framed(std::move(pieces), {tokenizer.bos_id(), tokenizer.eos_id()}, tokenizer, add);
   }
@@ -253,11 +268,28 @@ std::vector<int32_t> prompt_tokens(const std::string& text, int32_t opening,
   return framed({{text, std::nullopt, false}}, {opening, -1}, tokenizer, AddBosEos::missing).tokens;
 }
 
+std::vector<int32_t> prompt_tokens(const std::string& text, int64_t images,
+                                   const ImageText& image_text, const Tokenizer& tokenizer,
+                                   AddBosEos add) {
+  const Document document = image_text.kind == ImageText::before_text
+                                ? prompt_behind_images(text, images, image_text, tokenizer, add)
+                                : framed(prompt_with_images(text, images, image_text, tokenizer),
+                                         {tokenizer.bos_id(), -1}, tokenizer, add);
+  expect_tokens_of_images(document, images, image_text, tokenizer);
+  return document.tokens;
+}
+
 std::vector<int32_t> prompt_tokens(std::span<const ChatMessage> messages,
-                                   const Tokenizer& tokenizer, const ChatTemplate& chat_template) {
-  const Pieces pieces =
-      chat_template.pieces(messages, tokenizer, ChatTemplate::Ending::assistant_opens);
-  return encode_pieces(pieces, tokenizer).tokens;
+                                   const Tokenizer& tokenizer, const ChatTemplate& chat_template,
+                                   const std::optional<ImageText>& image_text) {
+  Pieces pieces = chat_template.pieces(messages, tokenizer, ChatTemplate::Ending::assistant_opens);
+  const int64_t images = places_in(pieces);
+  if (images > 0 && (!image_text || image_text->kind == ImageText::before_text))
+    throw DataError("found messages with images, for a model that does not read them there");
+  if (images > 0) pieces = with_images(pieces, *image_text, tokenizer);
+  Document document = encode_pieces(pieces, tokenizer);
+  if (image_text) expect_tokens_of_images(document, images, *image_text, tokenizer);
+  return document.tokens;
 }
 
 }  // namespace longshore::data

@@ -56,9 +56,16 @@ Document encode_text(const std::string& text, const Tokenizer& tokenizer,
 std::vector<int32_t> prompt_tokens(const std::string& text, int32_t opening,
                                    const Tokenizer& tokenizer);
 
-// The conversation up to where the assistant is to write next, tokenized as encode() does it.
-// Throws what ChatTemplate::pieces throws.
+// A prompt with so many images, up to where the completion is to begin, as encode() writes it for a
+// model that reads images. Throws a DataError as it does.
+std::vector<int32_t> prompt_tokens(const std::string& text, int64_t images,
+                                   const ImageText& image_text, const Tokenizer& tokenizer,
+                                   AddBosEos add = AddBosEos::missing);
+
+// The conversation up to where the assistant is to write next, tokenized as encode() does it, with
+// images only for a model that has them in its text. Throws what ChatTemplate::pieces throws.
 std::vector<int32_t> prompt_tokens(std::span<const ChatMessage> messages,
-                                   const Tokenizer& tokenizer, const ChatTemplate& chat_template);
+                                   const Tokenizer& tokenizer, const ChatTemplate& chat_template,
+                                   const std::optional<ImageText>& image_text = std::nullopt);
 
 }  // namespace longshore::data

@@ -82,7 +82,7 @@ Program embed(const DecoderConfig& c) {
   RopeTable table = rope_table(positions, c.head_dim, c.rope_base, c.rope_scaling);
   Var x = embedding(tokens, embedding_weight(t, c), c.pad_token);  // [B,T,C]
   if (traits(c).scales_embeddings) x = scale(x, std::sqrt(static_cast<double>(c.width)));
-  if (const auto& v = c.vision) {
+  if (const auto& v = c.vision; v && v->reads_images()) {
     Var rows = t.input("image_rows", {{v->images, v->image_tokens, c.width}, c.dtype});  // [N,R,C]
     Var places = t.batch(kImagePlaces, {{v->images, v->image_tokens}, Dtype::int32}, {.value = -1});
     x = replace_rows(x, rows, places);
@@ -143,19 +143,24 @@ Attended attention_block(const DecoderConfig& c, Var n, const RopeTable& table,
   q = t.label(rope(q, table), "query_proj");
   k = t.label(rope(k, table), "key_proj");
   v = t.label(v, "value_proj");
-  const AttentionOptions options{.head_dim = c.head_dim,
-                                 .scale = query_scale(c),
-                                 .window = kind.has_window ? c.window : 0,
-                                 .soft_cap = c.attention_cap,
-                                 .deterministic = c.deterministic,
-                                 .mask = c.vision ? AttentionMask::blocks : AttentionMask::causal};
+  // A token by itself, which goes on a text, sees all before it.
+  const bool has_blocks = c.vision && (kind.cache_capacity == 0 || c.length > 1);
+  const AttentionOptions options{
+      .head_dim = c.head_dim,
+      .scale = query_scale(c),
+      .window = kind.has_window ? c.window : 0,
+      .soft_cap = c.attention_cap,
+      .deterministic = c.deterministic,
+      .mask = has_blocks ? AttentionMask::blocks : AttentionMask::causal};
   Attended attended;
   Var context;  // [B,T,H*D]
   if (kind.cache_capacity > 0) {
     Type cache{{c.batch, kind.cache_capacity, c.kv_heads, c.head_dim}, c.dtype};
     KeyValueCache before{t.state("key_cache", cache), t.state("value_cache", cache)};
     Var positions = t.batch("positions", {{c.batch, c.length}, Dtype::int32}, kCounted);
-    CachedAttention cached = cached_attention(q, k, v, before, positions, options);
+    std::optional<Var> spans;
+    if (has_blocks) spans = t.batch(kSpans, {{c.batch, c.length, 2}, Dtype::int32});
+    CachedAttention cached = cached_attention(q, k, v, before, positions, options, spans);
     context = cached.context;
     attended.cache = cached.cache;
   } else {
@@ -279,7 +284,7 @@ Model all_stages(const DecoderConfig& config, int64_t cache_capacity, const Head
   Model model{.name = "decoder", .stages = {}, .main_stage = kDecoderStage};
   auto next = [&] { return static_cast<int>(model.stages.size()); };
   std::vector<StageOutput> image_rows, head_inputs;
-  if (config.vision) {
+  if (config.vision && config.vision->reads_images()) {
     const bool returns = options.head == Head::hidden_states;
     model.stages =
         vision_stages(config, next(), returns ? TowerOutput::returned : TowerOutput::inner);

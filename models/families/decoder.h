@@ -37,7 +37,9 @@ Model decoder(const DecoderConfig& config, const HeadOptions& head = {});
 std::string decoder_prefix(const DecoderConfig& config);
 
 // The same decoder, for text that is made token by token: each run takes the next T tokens of every
-// row, whose places in it are `positions`, and keeps their keys and values. Each layer has the
+// row, whose places in it are `positions`, and keeps their keys and values. Of a model with images
+// T of more than one is a prompt, with `image_places` and `pixel_values` where vision has images,
+// and `spans` i32 [B,T,2] as cached_attention has them. Each layer has the
 // states `key_cache` and `value_cache` [B,P,G,D], P being `capacity`, the most tokens a row may
 // have. Batch inputs: `tokens`, `positions`, and `rows` i32 [B], the positions of the flattened
 // [B*T] whose logits [B,V] come out. Equal to `decoder` up to the order of summation.

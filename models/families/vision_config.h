@@ -31,17 +31,18 @@ const VisionFamily* vision_family_of(const Family& decoder);
 // Comments name the config keys.
 struct VisionConfig {
   const VisionFamily* family = &kPaliGemma;  // model_type
-  int64_t images = 1;                        // in the batch
-  int64_t image_size = 224;                  // image_size_for_vit: pixels, both ways
-  int64_t patch_size = 14;                   // patch_size_for_vit: likewise
-  int64_t width = 1152;                      // hidden_size_for_vit
-  int64_t layers = 27;                       // num_hidden_layers_for_vit
-  int64_t heads = 16;                        // num_attention_heads_for_vit
-  int64_t mlp_width = 4304;                  // intermediate_size_for_vit
-  double norm_epsilon = 1e-6;                // normalization_layer_epsilon_for_vit
-  int64_t image_tokens = 256;                // mm_tokens_per_image: rows of one in the decoder
-  int64_t image_token = -1;                  // image_token_id: the token where they go
+  int64_t images = 1;  // in the batch; with none the model is of text alone, by its full names
+  int64_t image_size = 224;    // image_size_for_vit: pixels, both ways
+  int64_t patch_size = 14;     // patch_size_for_vit: likewise
+  int64_t width = 1152;        // hidden_size_for_vit
+  int64_t layers = 27;         // num_hidden_layers_for_vit
+  int64_t heads = 16;          // num_attention_heads_for_vit
+  int64_t mlp_width = 4304;    // intermediate_size_for_vit
+  double norm_epsilon = 1e-6;  // normalization_layer_epsilon_for_vit
+  int64_t image_tokens = 256;  // mm_tokens_per_image: rows of one in the decoder
+  int64_t image_token = -1;    // image_token_id: the token where they go
 
+  bool reads_images() const { return images > 0; }
   int64_t side() const { return image_size / patch_size; }  // patches
   int64_t patches() const { return side() * side(); }
   int64_t patch_values() const { return 3 * patch_size * patch_size; }

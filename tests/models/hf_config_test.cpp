@@ -157,6 +157,14 @@ TEST(HfConfigWriting, WritesWhatTransformersWasTriedWith) {
     EXPECT_EQ(parse_hf_config(read_text(folder + "/config_v4.json")), config) << name;
     EXPECT_EQ(write_hf_config(config), read_text("tests/goldens/hf_config/" + name + ".json"));
   }
+  for (const std::string name : {"paligemma2", "paligemma2_window", "gemma3_vision"}) {
+    const DecoderConfig config =
+        parse_hf_config(read_text("tests/goldens/models/" + name + "/config.json"),
+                        UnknownKeys::refuse, Images::read);
+    const std::string written = write_hf_config(config);
+    EXPECT_EQ(written, read_text("tests/goldens/hf_config/" + name + ".json"));
+    EXPECT_EQ(parse_hf_config(written, UnknownKeys::refuse, Images::read).vision, config.vision);
+  }
 }
 
 TEST(HfConfigWriting, TheDtypeChangesAlone) {

@@ -59,6 +59,11 @@ class Golden {
     return {t["abs"], t["rel"], t.value("outlier_fraction", 0.0), t.value("outlier_abs", 0.0)};
   }
 
+  // Of all positions of the batch.
+  bool is_padding(int64_t position) const {
+    return !mask_.empty() && mask_[static_cast<size_t>(position)] == 0;
+  }
+
   // Padded positions mean nothing.
   void expect(const std::string& name, std::span<const float> got,
               const Tolerance& tolerance) const {

@@ -1,17 +1,23 @@
-// row_images() says how rows of data have images for the model of a config.
+// row_images() says how rows of data have images for a model that reads them.
 #pragma once
 
+#include <filesystem>
 #include <optional>
 
 #include "data/rows/row_images.h"
+#include "models/families/vision_config.h"
 #include "trainer/config/config.h"
 
 namespace longshore::trainer {
 
-// Nothing for a model of text. Images are made ready as the image processor says in the folder
-// load_parameters_path, or where that is gone in the folder that the run has saved; without one, as
-// transformers' processor of the model does by itself. Throws what read_image_settings() throws,
-// and a ConfigError where those images are not of the model's size.
+// For one image a row. They are made ready as the image processor says that is described in
+// `folder`; where none is, or the path is empty, as transformers' processor of the model does by
+// itself. Throws what read_image_settings() throws, and a DataError where those images are not of
+// the model's size.
+data::RowImages row_images(const models::VisionConfig& vision, const std::filesystem::path& folder);
+
+// For a config, by the folder load_parameters_path, or where that is gone by that which the run has
+// saved. Nothing for a model of text.
 std::optional<data::RowImages> row_images(const Config& config);
 
 }  // namespace longshore::trainer

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "trainer/decoding/prompt.h"
 #include "trainer/decoding/sampling.h"
 #include "trainer/step/decoding.h"
 
@@ -18,10 +19,10 @@ struct ContinuationOptions {
   Sampling sampling;
 };
 
-// Appends `prompt`, which is not empty, and what the model says follows it: until an end token,
-// max_tokens, or the end of the cache. `on_token` is called with each token as it comes, before it
-// is run. Returns the new tokens.
-std::vector<int32_t> continue_text(Decoding& decoding, std::span<const int32_t> prompt,
+// Appends `prompt`, whose tokens are not empty, and what the model says follows it: until an end
+// token, max_tokens, or the end of the cache. `on_token` is called with each token as it comes,
+// before it is run. Returns the new tokens.
+std::vector<int32_t> continue_text(Decoding& decoding, const Prompt& prompt,
                                    const ContinuationOptions& options, offload::Ledger& ledger,
                                    const std::function<void(int32_t)>& on_token = nullptr);
 

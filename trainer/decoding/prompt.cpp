@@ -3,6 +3,8 @@
 #include <array>
 
 #include "base/error.h"
+#include "data/images/pixel_values.h"
+#include "data/rows/referenced_image.h"
 #include "data/text/chat_template.h"
 #include "data/text/encode_example.h"
 
@@ -18,6 +20,75 @@ Prompt chat_prompt(const std::string& text, const std::string& chat_template,
   } catch (const DataError& error) {
     throw ConfigError(origin + ": " + error.what());
   }
+}
+
+namespace {
+
+// Images first, then what the user says.
+data::ChatMessage message_with(const std::string& text, size_t images) {
+  data::ChatMessage message{"user", text};
+  message.parts.assign(images, {.is_image = true});
+  if (images > 0) message.parts.push_back({.text = text});
+  return message;
+}
+
+// The prompt's tokens as inputs, with what the model reads of its images.
+data::Batch row_of(const std::vector<int32_t>& tokens, const ImagePrompt& images) {
+  const auto length = static_cast<int64_t>(tokens.size());
+  const data::RowImages& how = images.how;
+  const int64_t slots = how.images_per_row;
+  data::Batch batch = data::padding({{1, length},
+                                     {{.name = data::kTokens, .per_row = length},
+                                      {.name = data::kBlocks, .per_row = length},
+                                      {.name = data::kImagePlaces,
+                                       .per_row = slots * how.text.tokens_per_image,
+                                       .padding = data::kNoPlace},
+                                      {.name = data::kPixelValues,
+                                       .element = data::Element::float32,
+                                       .per_row = slots * how.pixels.value_count()}}});
+  const data::Row row(batch, 0);
+  std::vector<int32_t> sequence = tokens;
+  sequence.push_back(0);  // what is to come
+  const std::vector<uint8_t> carries_loss = [&] {
+    std::vector<uint8_t> marks(sequence.size(), 0);
+    marks.back() = 1;
+    return marks;
+  }();
+  row.put(0, 1, sequence, carries_loss);
+  data::RowImageWriter writer(how, row, length);
+  writer.put(0, sequence, carries_loss, std::ssize(images.files));
+  std::vector<float> planes(static_cast<size_t>(how.pixels.value_count()));
+  for (const std::filesystem::path& file : images.files) {
+    const data::Image image = data::read_image(
+        file, {.max_pixels = how.max_pixels, .transparent_color = how.transparent_color});
+    write_pixel_values(image, how.pixels, planes);
+    writer.write_pixels(planes);
+  }
+  return batch;
+}
+
+}  // namespace
+
+Prompt image_prompt(const std::string& text, const ImagePrompt& images,
+                    const std::string& chat_template, data::AddBosEos add,
+                    const data::Tokenizer& tokenizer, const std::string& origin) {
+  const std::optional<data::ImageText> image_text = images.how.text;
+  Prompt prompt{.end_tokens = {tokenizer.eos_id()}};
+  if (chat_template.empty()) {
+    prompt.tokens =
+        data::prompt_tokens(text, std::ssize(images.files), *image_text, tokenizer, add);
+  } else {
+    const auto chat = data::ChatTemplate::named(chat_template);
+    const std::array messages{message_with(text, images.files.size())};
+    try {
+      prompt.tokens = data::prompt_tokens(messages, tokenizer, chat, image_text);
+      prompt.end_tokens.push_back(chat.end_of_turn(tokenizer));
+    } catch (const DataError& error) {
+      throw ConfigError(origin + ": " + error.what());
+    }
+  }
+  prompt.row = row_of(prompt.tokens, images);
+  return prompt;
 }
 
 }  // namespace longshore::trainer

@@ -2,15 +2,21 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "data/rows/row_images.h"
+#include "data/tokenizers/add_bos_eos.h"
 #include "data/tokenizers/tokenizer.h"
 
 namespace longshore::trainer {
 
 struct Prompt {
   std::vector<int32_t> tokens;
+  // Of a model that reads images: one row, with the tokens and what else it reads of them.
+  std::optional<data::Batch> row = {};
   std::vector<int32_t> end_tokens;  // that end what is written after it
 };
 
@@ -19,5 +25,19 @@ struct Prompt {
 // `origin`, that of the template, when the tokenizer lacks a special token.
 Prompt chat_prompt(const std::string& text, const std::string& chat_template,
                    const data::Tokenizer& tokenizer, const std::string& origin);
+
+// What a model that reads images does with a text: the folder's image processor, and how many
+// images it takes (`images_per_row`).
+struct ImagePrompt {
+  data::RowImages how;
+  std::vector<std::filesystem::path> files = {};
+};
+
+// `text` behind the images, as data::encode() has prompts; with a `chat_template` as what the user
+// says, images first. Throws as chat_prompt() does, and a DataError, which names the file, for an
+// image.
+Prompt image_prompt(const std::string& text, const ImagePrompt& images,
+                    const std::string& chat_template, data::AddBosEos add,
+                    const data::Tokenizer& tokenizer, const std::string& origin);
 
 }  // namespace longshore::trainer

@@ -30,7 +30,8 @@ std::string RunEvaluation::sample() {
                                     .end_tokens = data_.sample_prompt.end_tokens,
                                     .sampling = {.seed = static_cast<uint64_t>(config_.seed)}};
   std::vector<int32_t> text = data_.sample_prompt.tokens;
-  const std::vector<int32_t> more = continue_text(*decoding_, text, options, session_.ledger());
+  const std::vector<int32_t> more =
+      continue_text(*decoding_, data_.sample_prompt, options, session_.ledger());
   text.insert(text.end(), more.begin(), more.end());
   return tokenizer.decode(text);
 }

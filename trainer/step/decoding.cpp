@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "models/families/vision.h"
 #include "trainer/step/batch_arguments.h"
 #include "trainer/step/step_plans.h"
 #include "trainer/weights/read_floats.h"
@@ -17,6 +18,21 @@ namespace {
 
 std::string input_name(const offload::Plan& plan, const std::string& input) {
   return offload::host_name(plan.name + "." + input);
+}
+
+// Of each position the first and the last of its block, or twice itself where it is in none.
+std::vector<int32_t> spans_of(const std::vector<int32_t>& blocks) {
+  std::vector<int32_t> spans;
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    size_t first = i, last = i;
+    if (blocks[i] > 0) {
+      while (first > 0 && blocks[first - 1] == blocks[i]) --first;
+      while (last + 1 < blocks.size() && blocks[last + 1] == blocks[i]) ++last;
+    }
+    spans.push_back(static_cast<int32_t>(first));
+    spans.push_back(static_cast<int32_t>(last));
+  }
+  return spans;
 }
 
 }  // namespace
@@ -37,6 +53,7 @@ DecodingPlans plan_decoding(models::DecoderConfig model, const offload::Paramete
   all.insert(1);
   for (int64_t tokens : all) {
     model.length = tokens;
+    if (model.vision && tokens == 1) model.vision->images = 0;
     models::Model decoder = models::cached_decoder(model, capacity);
     std::string name = tokens == 1 ? "decode" : fmt::format("prefill.{}", tokens);
     offload::Plan plan = plan_forward(decoder, layout, name, transfers, target);
@@ -57,31 +74,60 @@ Decoding::Decoding(const DecodingPlans& plans, offload::Backend& backend,
     if (buffer.category == offload::Category::cache) arguments.write_zeros(buffer.name);
 }
 
-std::vector<float> Decoding::append(std::span<const int32_t> tokens, offload::Ledger& ledger) {
-  if (std::ssize(tokens) > room())
+void Decoding::run(size_t index, std::span<const int32_t> tokens, const data::Batch& others,
+                   offload::Ledger& ledger) {
+  const offload::Plan& plan = plans_.runs[index].plan;
+  data::Batch batch = others;
+  batch[data::kTokens].assign(tokens.begin(), tokens.end());
+  batch[data::kPositions].resize(tokens.size());
+  std::iota(batch[data::kPositions].begin(), batch[data::kPositions].end(),
+            static_cast<int32_t>(length_));
+  batch["rows"] = {static_cast<int32_t>(tokens.size() - 1)};
+  for (const auto& [input, held] : batch.inputs)
+    if (const std::string name = input_name(plan, input); arguments_.has(name))
+      std::visit(
+          [&](const auto& values) {
+            arguments_.write(name, values.data(),
+                             static_cast<int64_t>(values.size() * sizeof values[0]));
+          },
+          held);
+  executables_[index]->run(ledger);
+  backend_.synchronize();
+  length_ += std::ssize(tokens);
+}
+
+void Decoding::require_room(int64_t tokens) const {
+  if (tokens > room())
     throw Error(fmt::format("a text of {} tokens: found {} more, expected at most {}", length_,
-                            tokens.size(), room()));
+                            tokens, room()));
+}
+
+std::vector<float> Decoding::logits() const {
+  return read_floats(arguments_, offload::host_name("output.0"),
+                     {{plans_.model.vocabulary}, plans_.model.dtype});
+}
+
+std::vector<float> Decoding::append(std::span<const int32_t> tokens, offload::Ledger& ledger) {
+  require_room(std::ssize(tokens));
   while (!tokens.empty()) {
     size_t fits = 0;
     while (plans_.runs[fits].tokens > std::ssize(tokens)) ++fits;
-    const auto& [count, plan] = plans_.runs[fits];
-    std::vector<int32_t> positions(static_cast<size_t>(count));
-    std::iota(positions.begin(), positions.end(), static_cast<int32_t>(length_));
-    auto write = [&](const char* input, std::span<const int32_t> values) {
-      arguments_.write(input_name(plan, input), values.data(),
-                       static_cast<int64_t>(values.size_bytes()));
-    };
-    const int32_t last = static_cast<int32_t>(count - 1);
-    write("tokens", tokens.first(positions.size()));
-    write("positions", positions);
-    write("rows", {&last, 1});
-    executables_[fits]->run(ledger);
-    backend_.synchronize();
-    tokens = tokens.subspan(positions.size());
-    length_ += count;
+    const auto count = static_cast<size_t>(plans_.runs[fits].tokens);
+    run(fits, tokens.first(count), {}, ledger);
+    tokens = tokens.subspan(count);
   }
-  return read_floats(arguments_, offload::host_name("output.0"),
-                     {{plans_.model.vocabulary}, plans_.model.dtype});
+  return logits();
+}
+
+std::vector<float> Decoding::append_prompt(const data::Batch& prompt, offload::Ledger& ledger) {
+  const std::vector<int32_t>& tokens = prompt[data::kTokens];
+  require_room(std::ssize(tokens));
+  if (length_ != 0 || std::ssize(tokens) != plans_.runs[0].tokens)
+    throw InternalError("a prompt of another length than was planned");
+  data::Batch inputs = prompt;
+  inputs[models::kSpans] = spans_of(prompt[data::kBlocks]);
+  run(0, tokens, inputs, ledger);
+  return logits();
 }
 
 }  // namespace longshore::trainer

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "data/rows/batch.h"
 #include "models/families/decoder.h"
 #include "offload/execution/arenas.h"
 #include "offload/execution/arguments.h"
@@ -30,7 +31,8 @@ struct DecodingPlans {
 };
 
 // `layout` is of a training model with these weights, which are read where they are. Beside a plan
-// for single tokens there is one for each of `lengths`, which are at most `capacity`.
+// for single tokens there is one for each of `lengths`, which are at most `capacity`. A model with
+// images has one length, that of the prompt with the images of `vision`.
 DecodingPlans plan_decoding(models::DecoderConfig model, const offload::ParameterLayout& layout,
                             int64_t capacity, std::span<const int64_t> lengths,
                             const offload::Transfers& transfers, models::Target target);
@@ -46,10 +48,20 @@ class Decoding {
   // all of them.
   std::vector<float> append(std::span<const int32_t> tokens, offload::Ledger& ledger);
 
+  // The same of the text's first tokens, with what else a model with images reads of them: those of
+  // its batch inputs that `prompt`, of one row, has, and `blocks`.
+  std::vector<float> append_prompt(const data::Batch& prompt, offload::Ledger& ledger);
+
   int64_t length() const { return length_; }  // of the text so far
   int64_t room() const { return plans_.capacity - length_; }
 
  private:
+  void require_room(int64_t tokens) const;
+  std::vector<float> logits() const;
+  // The plan of that run, on so many tokens, with what else its model reads of them.
+  void run(size_t index, std::span<const int32_t> tokens, const data::Batch& others,
+           offload::Ledger& ledger);
+
   const DecodingPlans& plans_;
   offload::Backend& backend_;
   offload::Arguments& arguments_;

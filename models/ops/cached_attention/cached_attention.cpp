@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <sstream>
+#include <vector>
 
 #include "models/ir/infer.h"
 #include "models/ops/cached_attention/cached_attention_kernels.h"
@@ -15,11 +16,13 @@ const AttentionOptions& options_of(const std::any& attrs) {
 
 Types infer(const std::any& attrs, std::span<const Type> in) {
   constexpr const char* kName = "cached_attention";
-  expect_inputs(in, 6, 6, kName);
+  expect_inputs(in, 6, 7, kName);
   const AttentionOptions& o = options_of(attrs);
   expect(o.head_dim > 0 && o.scale >= 0 && o.window >= 0 && o.soft_cap >= 0, kName,
          "head_dim is not positive, or scale, window or soft_cap below 0");
-  expect(o.mask == AttentionMask::causal, kName, "a cache serves a causal mask alone");
+  const bool has_spans = o.mask == AttentionMask::blocks;
+  expect(has_spans || o.mask == AttentionMask::causal, kName,
+         "a cache serves a mask that is causal or of blocks");
   const Shape &q = in[0].shape, &k = in[1].shape, &cache = in[3].shape;
   expect(q.rank() == 3 && k.rank() == 3 && in[1] == in[2] && q[0] == k[0] && q[1] == k[1] &&
              in[0].dtype == in[1].dtype,
@@ -30,6 +33,9 @@ Types infer(const std::any& attrs, std::span<const Type> in) {
              cache[2] == k[2] / o.head_dim && cache[3] == o.head_dim && cache[1] >= q[1],
          kName, "the caches are not [B,P,G,D] with P of S or more");
   expect(in[5] == Type{{q[0], q[1]}, Dtype::int32}, kName, "positions are not i32 [B,S]");
+  expect(std::ssize(in) == (has_spans ? 7 : 6), kName, "spans go with a mask of blocks");
+  if (has_spans)
+    expect(in[6] == Type{{q[0], q[1], 2}, Dtype::int32}, kName, "spans are not i32 [B,S,2]");
   return {in[0], in[3], in[4]};
 }
 
@@ -54,6 +60,7 @@ std::string print(const std::any& attrs) {
   if (o.scale != 0) text << ", scale=" << o.scale;
   if (o.window != 0) text << ", window=" << o.window;
   if (o.soft_cap != 0) text << ", soft_cap=" << o.soft_cap;
+  if (o.mask == AttentionMask::blocks) text << ", mask=blocks";
   return text.str();
 }
 
@@ -84,9 +91,10 @@ const Op cached_attention_op{
     .reference = {cached_attention_composed, cached_attention_composed_workspace}};
 
 CachedAttention cached_attention(Var q, Var k, Var v, const KeyValueCache& cache, Var positions,
-                                 const AttentionOptions& options) {
-  auto out =
-      q.trace->emit(cached_attention_op, options, {q, k, v, cache.keys, cache.values, positions});
+                                 const AttentionOptions& options, std::optional<Var> spans) {
+  std::vector<Var> in{q, k, v, cache.keys, cache.values, positions};
+  if (spans) in.push_back(*spans);
+  auto out = q.trace->emit(cached_attention_op, options, in);
   return {out[0], {out[1], out[2]}};
 }
 

@@ -1,20 +1,24 @@
-// Causal attention of a few new tokens to all tokens so far, whose keys and values are in a cache:
+// Attention of a few new tokens to all tokens so far, whose keys and values are in a cache:
 // what generating text one token after the other needs (Pope et al. 2022, arXiv 2211.05102). Scores
 // are those of models/ops/attention/attention.h: the same scale, window, soft-cap and grouped
 // heads.
 #pragma once
 
+#include <optional>
+
 #include "models/ops/attention/attention.h"
 
 namespace longshore::models {
 
-// (q [B,S,H*D], k, v [B,S,G*D], key_cache, value_cache [B,P,G,D], positions i32 [B,S])
-// -> context [B,S,H*D], key_cache, value_cache.
+// (q [B,S,H*D], k, v [B,S,G*D], key_cache, value_cache [B,P,G,D], positions i32 [B,S]) and with
+// AttentionMask::blocks (spans i32 [B,S,2]) -> context [B,S,H*D], key_cache, value_cache.
 // First the row `position` of a cache becomes the token's key or value, for all S tokens of a row
 // of the batch, whose positions differ; then a token sees the cache's rows up to its own, less what
-// the window hides. Positions are 0 to P - 1 (on the CPU others throw InternalError). Rows that
-// nothing was written to must hold finite numbers. The caches that come out take the place of those
-// that go in.
+// the window hides. With blocks it also sees the rows of its block, also those that the window
+// hides: `spans` has the block's first and last position, or twice its own for a token of none, and
+// the tokens of a block are in one call. Positions are 0 to P - 1 (on the CPU others throw
+// InternalError). Rows that nothing was written to must hold finite numbers. The caches that come
+// out take the place of those that go in.
 //
 // On the CPU a token's context depends on the rows it sees alone, to the bit: not on how many other
 // tokens are in the call, nor on the number of threads.
@@ -29,7 +33,9 @@ struct CachedAttention {
   KeyValueCache cache;
 };
 
+// `spans` is there with AttentionMask::blocks alone.
 CachedAttention cached_attention(Var q, Var k, Var v, const KeyValueCache& cache, Var positions,
-                                 const AttentionOptions& options);
+                                 const AttentionOptions& options,
+                                 std::optional<Var> spans = std::nullopt);
 
 }  // namespace longshore::models

@@ -1,5 +1,7 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/matmul.h>
+#include <ATen/ops/maximum.h>
+#include <ATen/ops/minimum.h>
 #include <ATen/ops/softmax.h>
 
 #include <limits>
@@ -36,8 +38,14 @@ void cached_attention_composed(const KernelCall& call) {
   at::Tensor context = tensor(call, call.out[0]).view({s.b, s.s, s.g, s.group(), s.d});
   at::Tensor keys = at::arange(s.p, positions.options());
   for (int64_t b = 0; b < s.b; ++b) {
-    at::Tensor own = positions[b].view({s.s, 1, 1});
-    at::Tensor hidden = keys.gt(own).logical_or_(keys.le(own - s.window));  // [S,1,P]
+    at::Tensor last = positions[b], first = last - (s.window - 1);
+    if (call.in.size() > 6) {
+      const at::Tensor span = tensor(call, call.in[6]).to(at::kLong)[b];  // [S,2]
+      first = at::minimum(first, span.select(1, 0));
+      last = at::maximum(last, span.select(1, 1));
+    }
+    at::Tensor hidden =
+        keys.gt(last.view({s.s, 1, 1})).logical_or_(keys.lt(first.view({s.s, 1, 1})));  // [S,1,P]
     for_each_piece(s.g, heads_at_once(s), [&](int64_t first, int64_t count) {
       auto heads = [&](const at::Tensor& cache) {  // [g,P,D]
         return cache[b].narrow(1, first, count).to(wide).transpose(0, 1);
@@ -66,7 +74,7 @@ int64_t cached_attention_composed_workspace(const std::any& attrs, std::span<con
   int64_t heads = heads_at_once(s), rows = heads * s.s * s.group();
   int64_t numbers = 2 * rows * s.p + 4 * heads * s.p * s.d + 4 * rows * s.d;
   return numbers * std::max(size_bytes(in[0].dtype), size_bytes(Dtype::float32)) +
-         16 * (s.p + s.b * s.s) + 4 * s.s * s.p + (1 << 20);
+         16 * (s.p + 5 * s.b * s.s) + 4 * s.s * s.p + (1 << 20);
 }
 
 }  // namespace longshore::models

@@ -162,12 +162,12 @@ class Attention {
     for (int64_t r = task.begin; r < task.end; ++r) {
       widen(call_.in[0].as<T>() + at(task, r), scratch.q + (r - task.begin) * s_.d, s_.d);
       first = std::min(first, first_key(task, r));
-      end = std::max(end, position(task, r) + 1);
+      end = std::max(end, end_key(task, r));
     }
     for (int64_t tile = first / kTileKeys * kTileKeys; tile < end; tile += kTileKeys)
       for (int64_t r = task.begin; r < task.end; ++r) {
         int64_t from = std::max(first_key(task, r) - tile, int64_t{0});
-        int64_t to = std::min(position(task, r) + 1 - tile, kTileKeys), i = r - task.begin;
+        int64_t to = std::min(end_key(task, r) - tile, kTileKeys), i = r - task.begin;
         if (from < to)
           attend_row(scratch.q + i * s_.d, head(1, task, tile), head(2, task, tile),
                      {static_cast<float>(s_.scale), static_cast<float>(s_.soft_cap)}, from, to,
@@ -182,8 +182,16 @@ class Attention {
   int64_t position(const Task& task, int64_t r) const {
     return call_.in[5].as<int32_t>()[task.b * s_.s + r / s_.group()];
   }
+  // The first position of the row's block, or its last.
+  int64_t span(const Task& task, int64_t r, int64_t side) const {
+    if (call_.in.size() < 7) return position(task, r);
+    return call_.in[6].as<int32_t>()[(task.b * s_.s + r / s_.group()) * 2 + side];
+  }
   int64_t first_key(const Task& task, int64_t r) const {
-    return std::max(position(task, r) - s_.window + 1, int64_t{0});
+    return std::max(std::min(position(task, r) - s_.window + 1, span(task, r, 0)), int64_t{0});
+  }
+  int64_t end_key(const Task& task, int64_t r) const {
+    return std::max(position(task, r), span(task, r, 1)) + 1;
   }
   // Where the row lies in q and in the context.
   int64_t at(const Task& task, int64_t r) const {

@@ -1,6 +1,9 @@
 #include "models/ops/cached_attention/cached_attention.h"
 
 #include <ATen/ops/arange.h>
+#include <ATen/ops/stack.h>
+
+#include <optional>
 
 #include "models/ir/trace.h"
 #include "tests/models/op_records.h"
@@ -15,10 +18,26 @@ struct CachedShape {
   AttentionOptions options;
 };
 
+// With spans the second to the last token but one are a block.
+Tensors integers_of(const CachedShape& shape) {
+  const at::Tensor positions = (at::arange(shape.s, at::kInt).unsqueeze(0) + shape.first +
+                                3 * at::arange(shape.b, at::kInt).unsqueeze(1))
+                                   .to(at::kInt);
+  Tensors integers{{"positions", positions}};
+  if (shape.options.mask == AttentionMask::causal) return integers;
+  at::Tensor spans = at::stack({positions, positions}, 2);
+  const int64_t last = shape.s - 2;
+  spans.narrow(1, 1, last).select(2, 0).copy_(positions.narrow(1, 1, 1));
+  spans.narrow(1, 1, last).select(2, 1).copy_(positions.narrow(1, last, 1));
+  integers["spans"] = spans;
+  return integers;
+}
+
 OpCase cached_attention_case(const CachedShape& shape) {
   const auto [b, s, h, g, capacity, first, o] = shape;
   return {.name = named("cached_attention", b, s, h, g, capacity, first, o.head_dim, o.window,
-                        o.soft_cap),
+                        o.soft_cap) +
+                  (o.mask == AttentionMask::blocks ? ", blocks" : ""),
           .trace =
               [=](Dtype dtype) {
                 const AttentionOptions& options = shape.options;
@@ -30,15 +49,16 @@ OpCase cached_attention_case(const CachedShape& shape) {
                 KeyValueCache before{trace.state("key_cache", cache),
                                      trace.state("value_cache", cache)};
                 Var positions = trace.batch("positions", ints({shape.b, shape.s}));
-                CachedAttention out = cached_attention(q, k, v, before, positions, options);
+                std::optional<Var> spans;
+                if (options.mask == AttentionMask::blocks)
+                  spans = trace.batch("spans", ints({shape.b, shape.s, 2}));
+                CachedAttention out = cached_attention(q, k, v, before, positions, options, spans);
                 trace.output(out.context);
                 trace.output(out.cache.keys, OutputRole::state);
                 trace.output(out.cache.values, OutputRole::state);
                 return trace.finish();
               },
-          .integers = {{"positions", (at::arange(s, at::kInt).unsqueeze(0) + first +
-                                      3 * at::arange(b, at::kInt).unsqueeze(1))
-                                         .to(at::kInt)}},
+          .integers = integers_of(shape),
           .plain = {},
           .adjust = [](Tensors& in) { in.at("q").mul_(3); }};
 }
@@ -48,6 +68,8 @@ std::vector<OpCase> small() {
       cached_attention_case({1, 1, 1, 1, 1, 0, {.head_dim = 2}}),
       cached_attention_case({2, 3, 4, 2, 11, 5, {.head_dim = 3, .scale = 0.4}}),
       cached_attention_case({1, 4, 3, 1, 9, 4, {.head_dim = 6, .window = 3, .soft_cap = 1.5}}),
+      cached_attention_case(
+          {2, 7, 3, 1, 16, 4, {.head_dim = 6, .window = 3, .mask = AttentionMask::blocks}}),
   };
 }
 
@@ -57,6 +79,8 @@ std::vector<OpCase> large() {
       cached_attention_case({2, 1, 4, 4, 300, 200, {.head_dim = 40, .window = 70}}),
       cached_attention_case({1, 1, 6, 1, 200, 130, {.head_dim = 256, .soft_cap = 2}}),
       cached_attention_case({2, 77, 6, 2, 500, 300, {.head_dim = 80, .window = 130}}),
+      cached_attention_case(
+          {1, 210, 4, 2, 300, 0, {.head_dim = 40, .window = 70, .mask = AttentionMask::blocks}}),
   };
 }
 

@@ -102,6 +102,16 @@ TEST_F(ImageTraining, LearnsWhatStandsInThePicturesAlone) {
   const nlohmann::json summary =
       nlohmann::json::parse(data::read_file(run("squares") / "summary.json"));
   EXPECT_LT(summary.at("validation_loss").get<double>(), 0.1) << result.output;
+  std::ifstream lines_of_unseen(unseen);
+  std::string line;
+  for (int i = 0; i < 6 && std::getline(lines_of_unseen, line); ++i) {
+    const nlohmann::json asked = nlohmann::json::parse(line);
+    const ProgramResult said = run_program(
+        "(" + std::string(GENERATE_PROGRAM) + " --run " + run("squares").string() + " --prompt '" +
+        asked.at("prefix").get<std::string>() + "' --temperature 0 --max-tokens 8 --image " +
+        (unseen.parent_path() / asked.at("image").get<std::string>()).string() + " 2>/dev/null)");
+    EXPECT_EQ(said.output, asked.at("suffix").get<std::string>() + "\n") << line;
+  }
 }
 
 TEST_F(ImageTraining, SaysWhichLineHasABadImage) {

@@ -19,6 +19,7 @@
 #include "trainer/config/load_config.h"
 #include "trainer/decoding/continuation.h"
 #include "trainer/step/batch_arguments.h"
+#include "trainer/step/inputs.h"
 #include "trainer/step/step_plans.h"
 #include "trainer/step/training_plans.h"
 #include "trainer/weights/folder_model.h"
@@ -46,7 +47,8 @@ class Loaded {
   Loaded(const std::filesystem::path& folder, const Setting& setting = {})
       : backend_(make_backend(target_here())), arguments_(*backend_, ledger_) {
     const auto adapter_folder = setting.with_adapter ? folder / "adapter" : "";
-    model = read_folder_model(folder, adapter_folder);
+    model = read_folder_model(folder, adapter_folder, models::UnknownKeys::refuse,
+                              models::Images::read);
     model.dtype = setting.dtype;
     layout_ = offload::lay_out(models::decoder(model), {.homes = {.parameters = setting.home}});
     load_weights({.folder = folder, .adapter = adapter_folder}, model, layout_, arguments_,
@@ -67,11 +69,23 @@ class Loaded {
     return logits;
   }
 
+  // Logits [V] behind a prompt with images, and behind each of the tokens that follow.
+  std::vector<std::vector<float>> decode_behind(const data::Batch& prompt,
+                                                std::span<const int32_t> text) {
+    const int64_t length = prompt.shape.length;
+    Running running(*this, length + std::ssize(text), {length});
+    std::vector<std::vector<float>> logits{running.decoding.append_prompt(prompt, ledger_)};
+    for (const int32_t& token : text)
+      logits.push_back(running.decoding.append({&token, 1}, ledger_));
+    return logits;
+  }
+
   std::vector<int32_t> continued(std::span<const int32_t> prompt, int64_t capacity,
                                  const ContinuationOptions& options,
                                  const std::function<void(int32_t)>& on_token = nullptr) {
     Running running(*this, capacity, {});
-    return continue_text(running.decoding, prompt, options, ledger_, on_token);
+    return continue_text(running.decoding, {.tokens = {prompt.begin(), prompt.end()}}, options,
+                         ledger_, on_token);
   }
 
   // Logits [T,V] of the full forward pass.
@@ -216,6 +230,59 @@ INSTANTIATE_TEST_SUITE_P(Models, DecodingOf,
                          testing::Values("llama2_mha_untied", "llama31_gqa", "llama32_tied",
                                          "mistral_window", "qwen2_bias", "qwen3_qknorm",
                                          "gemma1_mqa", "gemma2", "gemma3_text"),
+                         [](const auto& info) { return std::string(info.param); });
+
+class DecodingBehindImages : public testing::TestWithParam<const char*> {};
+
+// What a row of a batch begins with, as a batch of its own.
+data::Batch prompt_of(const data::Batch& batch, int64_t row, int64_t length) {
+  data::Batch prompt{.shape = {1, length}};
+  auto part = [&](const auto& values) {
+    const auto count = std::ssize(values) / batch.shape.rows;
+    return std::decay_t<decltype(values)>(values.begin() + row * count,
+                                          values.begin() + (row + 1) * count);
+  };
+  for (const auto& [name, held] : batch.inputs)
+    prompt.inputs[name] =
+        std::visit([&](const auto& values) { return data::Batch::Values(part(values)); }, held);
+  for (const char* name : {data::kTokens, data::kBlocks})
+    prompt[name].resize(static_cast<size_t>(length));
+  for (int32_t& place : prompt[data::kImagePlaces])
+    place -= static_cast<int32_t>(row * batch.shape.length);
+  return prompt;
+}
+
+TEST_P(DecodingBehindImages, LogitsAreTransformers) {
+  Golden golden(GetParam());
+  Loaded loaded(golden.folder);
+  const data::Batch batch =
+      read_probe_inputs(golden.folder / "golden.safetensors", loaded.model).batch;
+  const std::vector<float> reference = floats(golden.tensors.at("logits"));
+  const double tolerance = golden.tolerance("logits").rel * largest_of(reference);
+  const auto [rows, length] = batch.shape;
+  loaded.model.vision->images =
+      std::ssize(batch[data::kImagePlaces]) / (rows * loaded.model.vision->image_tokens);
+  for (int64_t b = 0; b < rows; ++b) {
+    const std::span blocks = std::span(batch[data::kBlocks]).subspan(b * length, length);
+    int64_t prompt = length;
+    while (blocks[static_cast<size_t>(prompt - 1)] == 0) --prompt;
+    const std::span text =
+        std::span(batch[data::kTokens]).subspan(b * length + prompt, length - prompt);
+    int64_t at = b * length + prompt - 1;
+    for (const std::vector<float>& logits :
+         loaded.decode_behind(prompt_of(batch, b, prompt), text)) {
+      const auto expected = std::span(reference).subspan(
+          at * loaded.model.vocabulary, static_cast<size_t>(loaded.model.vocabulary));
+      const bool is_padding = golden.is_padding(at++);
+      if (is_padding) continue;
+      EXPECT_LE(largest_difference(logits, expected), tolerance) << at;
+      EXPECT_EQ(likeliest(logits), likeliest(expected)) << at;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, DecodingBehindImages,
+                         testing::Values("paligemma2", "paligemma2_window", "gemma3_vision"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(Decoding, AdaptersArePefts) {

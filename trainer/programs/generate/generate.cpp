@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <optional>
@@ -24,8 +25,10 @@
 #include "trainer/config/config.h"
 #include "trainer/config/config_text.h"
 #include "trainer/config/help.h"
+#include "trainer/config/hf_config.h"
 #include "trainer/config/load_config.h"
 #include "trainer/config/model_config.h"
+#include "trainer/config/row_images.h"
 #include "trainer/config/run_files.h"
 #include "trainer/config/yaml.h"
 #include "trainer/decoding/continuation.h"
@@ -46,8 +49,13 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 using models::DecoderConfig;
 
-const std::vector<std::string> kKeys{"dtype", "backend", "parameter_memory_host_offload",
-                                     "prefetch_layers", "allow_unknown_config_keys"};
+const std::vector<std::string> kKeys{"dtype",
+                                     "backend",
+                                     "parameter_memory_host_offload",
+                                     "prefetch_layers",
+                                     "allow_unknown_config_keys",
+                                     "use_multimodal",
+                                     "max_image_pixels"};
 
 // Tokens of a prompt that run at a time: enough that weights are read seldom.
 constexpr int64_t kPrefillTokens = 256;
@@ -72,12 +80,29 @@ Prompt plain_prompt(const std::string& text, data::AddBosEos add,
           .end_tokens = {tokenizer.eos_id()}};
 }
 
-Prompt make_prompt(const std::string& text, const RunWeights& from,
-                   const data::Tokenizer& tokenizer, const DecoderConfig& model) {
-  Prompt prompt = from.chat_template.empty()
-                      ? plain_prompt(text, from.add_bos_eos, tokenizer)
-                      : chat_prompt(text, from.chat_template, tokenizer,
-                                    "--chat-template " + excerpt(from.chat_template));
+// Images for a model that reads them.
+std::optional<ImagePrompt> prompt_images(const GenerateRequest& request, const Config& config,
+                                         const RunWeights& from, const DecoderConfig& model) {
+  if (!model.vision) {
+    if (request.images.empty()) return std::nullopt;
+    throw ConfigError("--image: found " + path_text(request.images[0]) +
+                      ", expected none: the model of " + path_text(from.model) +
+                      " reads no images; nearest: use_multimodal=true, where it does");
+  }
+  ImagePrompt images{.how = row_images(*model.vision, from.model), .files = request.images};
+  images.how.max_pixels = config.max_image_pixels;
+  images.how.images_per_row = std::max<int64_t>(1, std::ssize(request.images));
+  return images;
+}
+
+Prompt make_prompt(const std::string& text, const std::optional<ImagePrompt>& images,
+                   const RunWeights& from, const data::Tokenizer& tokenizer,
+                   const DecoderConfig& model) {
+  const std::string origin = "--chat-template " + excerpt(from.chat_template);
+  Prompt prompt =
+      images ? image_prompt(text, *images, from.chat_template, from.add_bos_eos, tokenizer, origin)
+      : from.chat_template.empty() ? plain_prompt(text, from.add_bos_eos, tokenizer)
+                                   : chat_prompt(text, from.chat_template, tokenizer, origin);
   if (prompt.tokens.empty())
     throw ConfigError("--prompt: found nothing, expected some text: the tokenizer " +
                       path_text(tokenizer.path()) + " has no bos that could stand for it");
@@ -102,15 +127,22 @@ void warn_of_length(const fs::path& folder, int64_t tokens) {
                     path_text(folder / "config.json"), *most, tokens));
 }
 
+// With all of its weights, whether the prompt has images or not.
+DecoderConfig whole(DecoderConfig model) {
+  if (model.vision) model.vision->images = std::max<int64_t>(1, model.vision->images);
+  return model;
+}
+
 class Generation {
  public:
   Generation(const RunWeights& source, const DecoderConfig& model, const Config& config,
              models::Target target, int64_t prompt_tokens, int64_t max_tokens)
       : backend_(make_backend(target)), arguments_(*backend_, ledger_) {
-    layout_ = offload::lay_out(models::decoder(model), layout_options(config));
+    layout_ = offload::lay_out(models::decoder(whole(model)), layout_options(config));
     offload::Transfers transfers;
     if (config.prefetch_layers) transfers.prefetch_layers = *config.prefetch_layers;
-    const int64_t whole = std::min(prompt_tokens, kPrefillTokens);
+    // Images' rows and prompts see each other both ways, so they come in one run.
+    const int64_t whole = model.vision ? prompt_tokens : std::min(prompt_tokens, kPrefillTokens);
     const std::array lengths{whole, std::max(prompt_tokens % whole, int64_t{1})};
     plans_ = plan_decoding(model, layout_, prompt_tokens + max_tokens, lengths, transfers, target);
     if (std::string table = shortage(analyze(plans_.all()), *backend_); !table.empty())
@@ -126,7 +158,7 @@ class Generation {
   std::vector<int32_t> run(const Prompt& prompt, const ContinuationOptions& options,
                            const std::function<void(int32_t)>& on_token) {
     try {
-      return continue_text(*decoding_, prompt.tokens, options, ledger_, on_token);
+      return continue_text(*decoding_, prompt, options, ledger_, on_token);
     } catch (const NonFiniteLogit& error) {
       throw Error(weights_ + ": " + error.what() + ": these weights give no text");
     }
@@ -195,15 +227,27 @@ class GeneratedText {
 
 }  // namespace
 
+namespace {
+
+// A run's model reads images as it was trained; of a folder, as the key says.
+models::Images read_images(const Config& config, const RunWeights& from) {
+  return config.origins.contains("use_multimodal") ? images(config) : from.images;
+}
+
+}  // namespace
+
 void generate(const GenerateRequest& request) {
   const Config config = override_config({}, request.overrides, kKeys);
   const models::Target target = choose_backend(config).target;
   require_dtype(config, target);
   const RunWeights from = source(request);
-  DecoderConfig model = read_folder_model(from.model, from.adapter, unknown_keys(config));
+  DecoderConfig model =
+      read_folder_model(from.model, from.adapter, unknown_keys(config), read_images(config, from));
   model.dtype = compute_dtype(config, target);
   const data::Tokenizer tokenizer(from.tokenizer);
-  Prompt prompt = make_prompt(request.prompt, from, tokenizer, model);
+  const std::optional<ImagePrompt> images = prompt_images(request, config, from, model);
+  Prompt prompt = make_prompt(request.prompt, images, from, tokenizer, model);
+  if (images) model.vision->images = std::ssize(images->files);
   std::ranges::copy(eos_ids(from.model), std::back_inserter(prompt.end_tokens));
 
   const int64_t prompt_tokens = std::ssize(prompt.tokens);

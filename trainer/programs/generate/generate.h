@@ -16,6 +16,7 @@ struct GenerateRequest {
   std::filesystem::path run = {};      // or a run directory
   std::filesystem::path adapter = {};  // peft's folder, of an adapter for `model`; empty: none
   std::string prompt;
+  std::vector<std::filesystem::path> images = {};  // that stand before the prompt
   // One of data/text/chat_template.h, or "none": the prompt is continued as plain text. If not
   // given, the run's template, or none for a model.
   std::optional<std::string> chat_template = {};
@@ -26,7 +27,8 @@ struct GenerateRequest {
 
 // Writes what follows the prompt to standard output, as it comes, and the speed to standard error.
 // The tokenizer's bos stands before the prompt, where it has one, unless a chat template says how
-// texts begin. The text ends with the tokenizer's eos, any eos_token_id of generation_config.json
+// texts begin. A model that reads images takes them before the prompt, as data::encode() writes
+// them. The text ends with the tokenizer's eos, any eos_token_id of generation_config.json
 // and config.json, or the assistant's turn.
 //
 // Throws ConfigError for the request and its keys, DataError for files, PlanError when this machine

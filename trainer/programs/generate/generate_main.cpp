@@ -53,6 +53,10 @@ int main(int argc, char** argv) {
   CLI::Option* prompt =
       app.add_option("--prompt", request.prompt, "how the text begins, or what the user says")
           ->required();
+  app.add_option("--image", request.images,
+                 "a PNG or JPEG file that the prompt is about, for a model that reads images; may "
+                 "be given several times")
+      ->check(CLI::ExistingFile);
   app.add_option(
       "--chat-template", request.chat_template,
       "how a conversation is written: " + join(data::kChatTemplates) +
