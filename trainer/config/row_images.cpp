@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "data/images/image_settings.h"
+#include "trainer/config/image_text.h"
 #include "trainer/config/model_config.h"
 #include "trainer/config/run_files.h"
 
@@ -43,10 +44,7 @@ data::ImageSettings settings_of(const models::VisionConfig& vision, const fs::pa
 
 data::RowImages row_images(const models::VisionConfig& vision, const fs::path& folder) {
   const data::ImageSettings settings = settings_of(vision, folder);
-  return {.text = {.kind = vision.family->has_prefix ? data::ImageText::before_text
-                                                     : data::ImageText::in_text,
-                   .image_token = static_cast<int32_t>(vision.image_token),
-                   .tokens_per_image = vision.image_tokens},
+  return {.text = image_text(vision),
           .pixels = settings.pixels,
           .patch_size = vision.patch_size,
           .transparent_color = settings.transparent_color,

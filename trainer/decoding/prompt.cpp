@@ -1,7 +1,5 @@
 #include "trainer/decoding/prompt.h"
 
-#include <array>
-
 #include "base/error.h"
 #include "data/images/pixel_values.h"
 #include "data/rows/referenced_image.h"
@@ -9,18 +7,6 @@
 #include "data/text/encode_example.h"
 
 namespace longshore::trainer {
-
-Prompt chat_prompt(const std::string& text, const std::string& chat_template,
-                   const data::Tokenizer& tokenizer, const std::string& origin) {
-  const auto chat = data::ChatTemplate::named(chat_template);
-  const std::array messages{data::ChatMessage{"user", text}};
-  try {
-    return {.tokens = data::prompt_tokens(messages, tokenizer, chat),
-            .end_tokens = {chat.end_of_turn(tokenizer), tokenizer.eos_id()}};
-  } catch (const DataError& error) {
-    throw ConfigError(origin + ": " + error.what());
-  }
-}
 
 namespace {
 
@@ -44,16 +30,13 @@ data::Batch row_of(const std::vector<int32_t>& tokens, const ImagePrompt& images
                                        .per_row = slots * how.text.tokens_per_image,
                                        .padding = data::kNoPlace},
                                       {.name = data::kPixelValues,
-                                       .element = data::Element::float32,
+                                       .element = images.element,
                                        .per_row = slots * how.pixels.value_count()}}});
   const data::Row row(batch, 0);
   std::vector<int32_t> sequence = tokens;
   sequence.push_back(0);  // what is to come
-  const std::vector<uint8_t> carries_loss = [&] {
-    std::vector<uint8_t> marks(sequence.size(), 0);
-    marks.back() = 1;
-    return marks;
-  }();
+  std::vector<uint8_t> carries_loss(sequence.size(), 0);
+  carries_loss.back() = 1;
   row.put(0, 1, sequence, carries_loss);
   data::RowImageWriter writer(how, row, length);
   writer.put(0, sequence, carries_loss, std::ssize(images.files));
@@ -67,26 +50,37 @@ data::Batch row_of(const std::vector<int32_t>& tokens, const ImagePrompt& images
   return batch;
 }
 
+Prompt prompt_of(const data::ChatMessage& message, const std::string& chat_template,
+                 const data::Tokenizer& tokenizer, const std::string& origin,
+                 const std::optional<data::ImageText>& image_text) {
+  const auto chat = data::ChatTemplate::named(chat_template);
+  try {
+    return {.tokens = data::prompt_tokens({&message, 1}, tokenizer, chat, image_text),
+            .end_tokens = {chat.end_of_turn(tokenizer), tokenizer.eos_id()}};
+  } catch (const DataError& error) {
+    throw ConfigError(origin + ": " + error.what());
+  }
+}
+
 }  // namespace
+
+Prompt chat_prompt(const std::string& text, const std::string& chat_template,
+                   const data::Tokenizer& tokenizer, const std::string& origin) {
+  return prompt_of({"user", text}, chat_template, tokenizer, origin, std::nullopt);
+}
 
 Prompt image_prompt(const std::string& text, const ImagePrompt& images,
                     const std::string& chat_template, data::AddBosEos add,
                     const data::Tokenizer& tokenizer, const std::string& origin) {
-  const std::optional<data::ImageText> image_text = images.how.text;
-  Prompt prompt{.end_tokens = {tokenizer.eos_id()}};
-  if (chat_template.empty()) {
-    prompt.tokens =
-        data::prompt_tokens(text, std::ssize(images.files), *image_text, tokenizer, add);
-  } else {
-    const auto chat = data::ChatTemplate::named(chat_template);
-    const std::array messages{message_with(text, images.files.size())};
-    try {
-      prompt.tokens = data::prompt_tokens(messages, tokenizer, chat, image_text);
-      prompt.end_tokens.push_back(chat.end_of_turn(tokenizer));
-    } catch (const DataError& error) {
-      throw ConfigError(origin + ": " + error.what());
-    }
-  }
+  const data::ImageText& image_text = images.how.text;
+  const size_t count = images.files.size();
+  Prompt prompt;
+  if (chat_template.empty())
+    prompt = {.tokens = data::prompt_tokens(text, static_cast<int64_t>(count), image_text,
+                                            tokenizer, add),
+              .end_tokens = {tokenizer.eos_id()}};
+  else
+    prompt = prompt_of(message_with(text, count), chat_template, tokenizer, origin, image_text);
   prompt.row = row_of(prompt.tokens, images);
   return prompt;
 }

@@ -31,6 +31,7 @@ Prompt chat_prompt(const std::string& text, const std::string& chat_template,
 struct ImagePrompt {
   data::RowImages how;
   std::vector<std::filesystem::path> files = {};
+  data::Element element = data::Element::float32;  // of the pixel values: the model's dtype
 };
 
 // `text` behind the images, as data::encode() has prompts; with a `chat_template` as what the user

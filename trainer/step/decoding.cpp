@@ -23,14 +23,10 @@ std::string input_name(const offload::Plan& plan, const std::string& input) {
 // Of each position the first and the last of its block, or twice itself where it is in none.
 std::vector<int32_t> spans_of(const std::vector<int32_t>& blocks) {
   std::vector<int32_t> spans;
-  for (size_t i = 0; i < blocks.size(); ++i) {
-    size_t first = i, last = i;
-    if (blocks[i] > 0) {
-      while (first > 0 && blocks[first - 1] == blocks[i]) --first;
-      while (last + 1 < blocks.size() && blocks[last + 1] == blocks[i]) ++last;
-    }
-    spans.push_back(static_cast<int32_t>(first));
-    spans.push_back(static_cast<int32_t>(last));
+  for (size_t first = 0, end = 1; first < blocks.size(); first = end++) {
+    while (blocks[first] > 0 && end < blocks.size() && blocks[end] == blocks[first]) ++end;
+    for (size_t i = first; i < end; ++i)
+      spans.insert(spans.end(), {static_cast<int32_t>(first), static_cast<int32_t>(end - 1)});
   }
   return spans;
 }

@@ -80,6 +80,11 @@ Prompt plain_prompt(const std::string& text, data::AddBosEos add,
           .end_tokens = {tokenizer.eos_id()}};
 }
 
+// A run's model reads images as it was trained; of a folder, as the key says.
+models::Images read_images(const Config& config, const RunWeights& from) {
+  return config.origins.contains("use_multimodal") ? images(config) : from.images;
+}
+
 // Images for a model that reads them.
 std::optional<ImagePrompt> prompt_images(const GenerateRequest& request, const Config& config,
                                          const RunWeights& from, const DecoderConfig& model) {
@@ -89,7 +94,10 @@ std::optional<ImagePrompt> prompt_images(const GenerateRequest& request, const C
                       ", expected none: the model of " + path_text(from.model) +
                       " reads no images; nearest: use_multimodal=true, where it does");
   }
-  ImagePrompt images{.how = row_images(*model.vision, from.model), .files = request.images};
+  ImagePrompt images{.how = row_images(*model.vision, from.model),
+                     .files = request.images,
+                     .element = model.dtype == models::Dtype::bfloat16 ? data::Element::bfloat16
+                                                                       : data::Element::float32};
   images.how.max_pixels = config.max_image_pixels;
   images.how.images_per_row = std::max<int64_t>(1, std::ssize(request.images));
   return images;
@@ -224,15 +232,6 @@ class GeneratedText {
  private:
   const bool is_terminal_ = isatty(STDOUT_FILENO);
 };
-
-}  // namespace
-
-namespace {
-
-// A run's model reads images as it was trained; of a folder, as the key says.
-models::Images read_images(const Config& config, const RunWeights& from) {
-  return config.origins.contains("use_multimodal") ? images(config) : from.images;
-}
 
 }  // namespace
 

@@ -25,6 +25,7 @@
 #include "data/text/tokenize_json.h"
 #include "data/tokenizers/tokenizer.h"
 #include "models/hf/config.h"
+#include "trainer/config/image_text.h"
 
 namespace {
 
@@ -105,7 +106,6 @@ void require_use_of_options(const Arguments& arguments) {
 
 // How the model of a folder reads images; nothing where it does not.
 std::optional<longshore::data::ImageText> image_text_of(const std::filesystem::path& folder) {
-  using longshore::data::ImageText;
   constexpr uint64_t kMostMib = 1;
   const std::filesystem::path config = folder / "config.json";
   const std::string text = longshore::data::read_small_file(config, kMostMib);
@@ -115,10 +115,7 @@ std::optional<longshore::data::ImageText> image_text_of(const std::filesystem::p
                                            longshore::models::Images::read)
             .vision;
     if (!vision) return std::nullopt;
-    return ImageText{
-        .kind = vision->family->has_prefix ? ImageText::before_text : ImageText::in_text,
-        .image_token = static_cast<int32_t>(vision->image_token),
-        .tokens_per_image = vision->image_tokens};
+    return longshore::trainer::image_text(*vision);
   } catch (const longshore::DataError& error) {
     throw longshore::DataError(longshore::path_text(config) + ": " + error.what());
   }
