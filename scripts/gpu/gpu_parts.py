@@ -45,6 +45,9 @@ WHOLE = {
     "llama2_13b": (["per_device_batch_size=4", "gradient_accumulation_steps=2", *SMALL_STATES], []),
     "llama2_7b": (["per_device_batch_size=4", "gradient_accumulation_steps=2", *SMALL_STATES], []),
 }
+# The recipes that train attention behind a frozen tower, whole: a model, and rows at once.
+IMAGES = {"paligemma2_3b": 32, "paligemma2_10b": 16}
+IMAGE_POLICIES = "full,qkv_proj_offloaded,auto"
 # The peer's policies with so many rows at once, as far as memory reaches; a step has as many rows as Longshore's.
 PEER_ROWS = 8
 PEER_CASES = {"llama3_8b": {"small": "none:2,full:4", "large": "none:8"},
@@ -75,6 +78,8 @@ SMOKE = ["base_emb_dim=512", "base_num_decoder_layers=3", "base_num_query_heads=
          "per_device_batch_size=1"]
 TINY = ["base_emb_dim=64", "base_num_decoder_layers=2", "base_num_query_heads=4", "base_num_kv_heads=2",
         "head_dim=16", "base_mlp_dim=96", "vocab_size=256", "max_target_length=32", "per_device_batch_size=2"]
+TINY_TOWER = ["image_size_for_vit=28", "patch_size_for_vit=14", "hidden_size_for_vit=32", "num_hidden_layers_for_vit=2",
+              "num_attention_heads_for_vit=2", "intermediate_size_for_vit=64", "image_token_id=255"]
 # Of those that would look for the rate of products, which takes a GPU that is emulated long.
 TINY_STEPS = [*TINY, "peak_tflops_per_device=1"]
 DRY_PROFILE = """\
@@ -103,12 +108,12 @@ def compute_sanitizer():
 
 
 class Parts(TimedCommands):
-    # In order of worth: seconds at most, and how many must be left to begin. What is compared is measured one after the
-    # other, and what is wrong shows before what is slow.
-    BOXES = {"device": (100, 10), "smoke": (300, 20), "steps": (240, 60), "peer": (330, 100), "tests": (300, 60),
-             "measure": (200, 60), "steps_13b": (240, 60), "planner": (100, 30), "whole": (330, 100), "losses": (140, 40),
-             "kernels": (120, 45), "overlap": (180, 100), "whole_peer": (400, 120), "transfers": (60, 25), "trace": (60, 20),
-             "sanitizer": (130, 60)}
+    # In order of worth: seconds at most, and how many must be left to begin. What was never measured comes before what is
+    # known of other cards; what is compared is measured one after the other, and what is wrong shows before what is slow.
+    BOXES = {"device": (100, 10), "smoke": (300, 20), "tests": (300, 60), "images": (300, 100), "steps": (240, 60),
+             "peer": (330, 100), "measure": (200, 60), "steps_13b": (240, 60), "planner": (100, 30), "whole": (330, 100),
+             "losses": (140, 40), "kernels": (120, 45), "overlap": (180, 100), "whole_peer": (400, 120),
+             "transfers": (60, 25), "trace": (60, 20), "sanitizer": (130, 60)}
 
     def __init__(self, logs, build, build_id, runs, is_dry_run, launcher, again, seconds, environment):
         """`runs` is a folder for what nobody reads again; a dry run is on the CPU, or where the launcher, which begins
@@ -358,14 +363,26 @@ class Parts(TimedCommands):
         self.all_of(*(functools.partial(self.whole_step, f"whole_{model}", model, *WHOLE[model]) for model in WHOLE))
 
     def whole_step(self, name, model, settings, options=()):
+        self.compare_whole(name, model, "auto", self.tiny_steps if self.is_dry_run else settings, options)
+
+    def compare_whole(self, name, model, policies, settings, options=()):
         profile = self.profile()
         if not profile:
             raise Failure("no profile that auto could choose by")
-        settings = [*(self.tiny_steps if self.is_dry_run else settings),
+        settings = [*settings,
                     f"device_memory_limit={self.roomy_gib(profile):.2f}",
                     f"host_memory_limit={max(bytes_of('MemAvailable') / GIB - SPARE_HOST_GIB, 1):.2f}"]
         self.record(name, 200, self.program("compare"), "--config", f"{model}.yml", "--steps", 2, "--rounds", 1, "--policies",
-                    "auto", "--hardware", profile, f"backend={self.backend}", *options, *settings)
+                    policies, "--hardware", profile, f"backend={self.backend}", *options, *settings)
+
+    def images(self):
+        """Towers and decoders, with synthetic pixels."""
+        self.all_of(*(functools.partial(self.image_step, model) for model in IMAGES))
+
+    def image_step(self, model):
+        settings = [*self.tiny_steps, *TINY_TOWER] if self.is_dry_run else [
+            f"per_device_batch_size={IMAGES[model]}", f"dtype={self.dtype}"]
+        self.compare_whole(f"images_{model}", model, IMAGE_POLICIES, ["load_parameters_path=", *settings])
 
     def peer(self):
         """torch.compile on the same."""

@@ -142,6 +142,17 @@ def as_planned(results, model):
     return target
 
 
+def images_as_planned(results, model):
+    target = Target(f"{model}, whole: qkv_proj_offloaded over full, from the plan's", 5, False)
+    rows = {plan["policy"]: plan for plan in plans(results, f"images_{model}")}
+    if {"full", "qkv_proj_offloaded"} <= rows.keys():
+        offloaded, full = rows["qkv_proj_offloaded"], rows["full"]
+        measured, planned = seconds(offloaded) / seconds(full), offloaded["step_seconds"] / full["step_seconds"]
+        target.found = abs(ratio_in_percent(planned, measured) - 100)
+        target.note = f"measured {measured:.3f}, planned {planned:.3f}"
+    return target
+
+
 def hidden_transfers(results):
     target = Target("steps whose plan hides its transfers, longer than without by", 3, False)
     rows = [row for row in (results.get("overlap") or {}).get("rows", [])
@@ -186,4 +197,6 @@ def targets(results):
     rows.append(auto_is_quickest(results, f"steps_llama2_13b_{LIMIT_GIB}gib",
                                  f"llama2_13b, 8 layers, {LIMIT_GIB} GiB"))
     rows += [as_planned(results, model) for model in ("llama3_8b", "llama2_7b", "llama2_13b")]
+    for model in ("paligemma2_3b", "paligemma2_10b"):
+        rows += [images_as_planned(results, model), auto_is_quickest(results, f"images_{model}", f"{model}, whole")]
     return rows + [hidden_transfers(results), memory(results), same_bits(results)]

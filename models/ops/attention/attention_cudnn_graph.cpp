@@ -115,8 +115,11 @@ Attributes attributes_of(fe::graph::Graph& graph, const CudnnAttention& a,
 
 void add_forward(fe::graph::Graph& graph, const CudnnAttention& a) {
   auto soft_cap = std::make_shared<modifiers::Softcap>();
-  auto attributes =
-      attributes_of<fe::graph::SDPA_attributes>(graph, a, soft_cap).set_generate_stats(true);
+  // What serves every mask, whatever cuDNN is loaded: left alone, the frontend takes another engine
+  // where nothing is masked, and from cuDNN 9.21 on elsewhere, too.
+  auto attributes = attributes_of<fe::graph::SDPA_attributes>(graph, a, soft_cap)
+                        .set_generate_stats(true)
+                        .set_implementation(fe::AttentionImplementation_t::COMPOSITE);
   auto [context, stats] =
       graph.sdpa(input(graph, q, a), input(graph, k, a), input(graph, v, a), attributes);
   describe(*context, out, a).set_output(true);
