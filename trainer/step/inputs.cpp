@@ -11,6 +11,7 @@
 #include <set>
 #include <string>
 
+#include "base/bfloat16.h"
 #include "base/error.h"
 #include "base/printable.h"
 #include "base/text.h"
@@ -195,7 +196,16 @@ std::vector<int32_t> blocks(const Reader& reader, const models::VisionConfig& vi
   return blocks;
 }
 
-void read_images(const Reader& reader, const models::VisionConfig& vision, data::Batch& batch) {
+data::Batch::Values of_dtype(std::vector<float> values, models::Dtype dtype) {
+  if (dtype != models::Dtype::bfloat16) return values;
+  std::vector<bfloat16> narrow(values.size());
+  std::ranges::transform(values, narrow.begin(), to_bfloat16);
+  return narrow;
+}
+
+// How many there are.
+int64_t read_images(const Reader& reader, const models::DecoderConfig& model, data::Batch& batch) {
+  const models::VisionConfig& vision = *model.vision;
   for (const char* name : {kPixels, kTypes})
     if (!reader.has(name)) reader.fail(name, "nothing", "a tensor, since the model reads images");
   const SafetensorsTensor& pixels = reader.tensor(kPixels);
@@ -223,7 +233,8 @@ void read_images(const Reader& reader, const models::VisionConfig& vision, data:
     const std::vector<float> of_image = data::to_patches(planes, size, vision.patch_size);
     patches.insert(patches.end(), of_image.begin(), of_image.end());
   }
-  batch.inputs[models::kPixelValues] = std::move(patches);
+  batch.inputs[models::kPixelValues] = of_dtype(std::move(patches), model.dtype);
+  return images;
 }
 
 }  // namespace
@@ -248,7 +259,7 @@ ProbeInputs read_probe_inputs(const std::filesystem::path& file,
     reader.fail("labels", "no target to train",
                 fmt::format("at least one that is not {}, after the first column", kNoLabel));
   if (reader.has("attention_mask")) check_padding(reader, labels);
-  if (model.vision) read_images(reader, *model.vision, batch);
+  if (model.vision) inputs.images = read_images(reader, model, batch);
   if (reader.has("segment_ids")) {
     batch[data::kSegments] = reader.read("segment_ids", {});
     check_segments(reader, batch[data::kSegments]);

@@ -13,6 +13,7 @@ namespace longshore::trainer {
 struct ProbeInputs {
   data::Batch batch;
   bool has_labels = false;  // without, no target is trained
+  int64_t images = 0;       // of all rows; pixels are of the model's dtype
 };
 
 // Reads tensors [B,T] of int64 or int32:

@@ -112,6 +112,7 @@ struct Result {
 
 class Probe {
  public:
+  // `model` has the dtype that it computes in.
   Probe(const ProbeRequest& request, const Config& config, DecoderConfig model, ProbeInputs inputs,
         models::Target target)
       : model_(std::move(model)),
@@ -122,8 +123,7 @@ class Probe {
     model_.batch = inputs_.batch.shape.rows;
     model_.length = inputs_.batch.shape.length;
     model_.segments = inputs_.batch.has(data::kSegments);
-    model_.dtype = compute_dtype(config, target);
-    if (model_.vision) set_images();
+    if (model_.vision) model_.vision->images = inputs_.images;
     models::Model trained = models::decoder(model_);
     apply_mask(config, trained);
     layout_ = offload::lay_out(trained, layout_options(config));
@@ -187,18 +187,6 @@ class Probe {
     std::vector<const Plan*> plans{&states_};
     if (gradients_) plans.push_back(&step_.plans[0]);
     return plans;
-  }
-
-  // As the plans take them.
-  void set_images() {
-    models::VisionConfig& vision = *model_.vision;
-    data::Batch::Values& pixels = inputs_.batch.inputs.at(models::kPixelValues);
-    const auto& values = std::get<std::vector<float>>(pixels);
-    vision.images = std::ssize(values) / (vision.patches() * vision.patch_values());
-    if (model_.dtype != models::Dtype::bfloat16) return;
-    std::vector<bfloat16> narrow(values.size());
-    std::ranges::transform(values, narrow.begin(), to_bfloat16);
-    pixels = std::move(narrow);
   }
 
   void add_vision(const models::VisionConfig& vision,
@@ -276,6 +264,7 @@ void probe(const ProbeRequest& request) {
   DecoderConfig model =
       read_folder_model(request.model, request.adapter, unknown_keys(config),
                         has_images(request.inputs) ? models::Images::read : models::Images::ignore);
+  model.dtype = compute_dtype(config, target);
   ProbeInputs inputs = read_probe_inputs(request.inputs, model);
   if (request.gradients && !inputs.has_labels)
     throw DataError(path_text(request.inputs) +
