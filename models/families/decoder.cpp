@@ -80,7 +80,7 @@ Program embed(const DecoderConfig& c) {
   Var tokens = t.batch("tokens", {{c.batch, c.length}, Dtype::int32});                  // [B,T]
   Var positions = t.batch("positions", {{c.batch, c.length}, Dtype::int32}, kCounted);  // [B,T]
   RopeTable table = rope_table(positions, c.head_dim, c.rope_base, c.rope_scaling);
-  Var x = embedding(tokens, embedding_weight(t, c), c.pad_token);  // [B,T,C]
+  Var x = embedding(tokens, embedding_weight(t, c), c.pad_token.value_or(-1));  // [B,T,C]
   if (traits(c).scales_embeddings) x = scale(x, std::sqrt(static_cast<double>(c.width)));
   if (const auto& v = c.vision; v && v->reads_images()) {
     Var rows = t.input("image_rows", {{v->images, v->image_tokens, c.width}, c.dtype});  // [N,R,C]
@@ -90,8 +90,8 @@ Program embed(const DecoderConfig& c) {
   t.output(x);          // [B,T,C]
   t.output(table.cos);  // [B,T,D/2]
   t.output(table.sin);
-  if (c.window_rope_base > 0) {
-    RopeTable windowed = rope_table(positions, c.head_dim, c.window_rope_base);
+  if (c.window_rope_base) {
+    RopeTable windowed = rope_table(positions, c.head_dim, *c.window_rope_base);
     t.output(windowed.cos);
     t.output(windowed.sin);
   }
@@ -109,7 +109,7 @@ LayerInputs layer_inputs(Trace& t, const DecoderConfig& c, const LayerKind& kind
   in.x = t.label(t.input("decoder_layer_input", {{c.batch, c.length, c.width}, c.dtype}),
                  "decoder_layer_input");
   in.table = {t.input("rope_cos", table_type), t.input("rope_sin", table_type)};
-  if (c.window_rope_base > 0) {
+  if (c.window_rope_base) {
     RopeTable windowed{t.input("window_rope_cos", table_type),
                        t.input("window_rope_sin", table_type)};
     if (kind.has_window) in.table = windowed;
@@ -124,7 +124,7 @@ struct Attended {
 
 // Of the scores; 0: attention's own, head_dim^-1/2.
 double query_scale(const DecoderConfig& c) {
-  return c.query_pre_attn_scalar > 0 ? 1 / std::sqrt(c.query_pre_attn_scalar) : 0;
+  return c.query_pre_attn_scalar ? 1 / std::sqrt(*c.query_pre_attn_scalar) : 0;
 }
 
 // n [B,T,C]
@@ -260,7 +260,7 @@ Stage layers(const DecoderConfig& c, int64_t cache_capacity, int embed) {
               .programs = {},
               .layers = {},
               .inputs = {}};
-  for (int output = 0; output < (c.window_rope_base > 0 ? 5 : 3); ++output)
+  for (int output = 0; output < (c.window_rope_base ? 5 : 3); ++output)
     stage.inputs.push_back({embed, output});
   std::vector<LayerKind> kinds;
   std::array<int, 2> count_of{};  // without a window, with one

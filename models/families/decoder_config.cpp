@@ -22,7 +22,7 @@ int64_t full_attention_period(const DecoderConfig& config) {
 DecoderConfig with_defaults_written_out(DecoderConfig config) {
   config.family = *std::ranges::find_if(
       families(), [&](const Family* one) { return computes_as(*one, *config.family); });
-  if (config.query_pre_attn_scalar == 0)
+  if (!config.query_pre_attn_scalar)
     config.query_pre_attn_scalar = static_cast<double>(config.head_dim);
   std::vector<bool> windowed;
   for (int64_t layer = 0; layer < config.layers; ++layer)
@@ -31,8 +31,9 @@ DecoderConfig with_defaults_written_out(DecoderConfig config) {
   config.full_attention_period = 0;
   const bool has_windows = std::ranges::find(config.windowed, true) != config.windowed.end();
   if (!has_windows) config.window = 0;
-  // Base 0 is the other layers' rotation, scaling included, which no base can say.
-  if (!has_windows || (config.window_rope_base == 0 && config.rope_scaling == RopeScaling{}))
+  // Without a base of its own it is the other layers' rotation, scaling included, which no base
+  // says.
+  if (!has_windows || (!config.window_rope_base && config.rope_scaling == RopeScaling{}))
     config.window_rope_base = config.rope_base;
   return config;
 }

@@ -30,25 +30,25 @@ struct DecoderConfig {
   Dtype dtype = Dtype::float32;  // dtype
   bool deterministic = true;     // deterministic; of GPUs, others always are
 
-  const Family* family = &kLlama;    // model_type
-  bool attention_bias = false;       // attention_bias: on query, key, value and output
-  bool mlp_bias = false;             // mlp_bias
-  RopeScaling rope_scaling;          // rope_type, of layers without a window
-  double query_pre_attn_scalar = 0;  // scores are divided by its root; 0: head_dim
-  double attention_cap = 0;          // attn_logits_soft_cap; 0: none
-  double logits_cap = 0;             // final_logits_soft_cap; 0: none
-  int64_t window = 0;                // sliding_window_size, of the layers that have one
+  const Family* family = &kLlama;               // model_type
+  bool attention_bias = false;                  // attention_bias: on query, key, value and output
+  bool mlp_bias = false;                        // mlp_bias
+  RopeScaling rope_scaling;                     // rope_type, of layers without a window
+  std::optional<double> query_pre_attn_scalar;  // scores are divided by its root; unset: head_dim
+  double attention_cap = 0;                     // attn_logits_soft_cap; 0: none
+  double logits_cap = 0;                        // final_logits_soft_cap; 0: none
+  int64_t window = 0;                           // sliding_window_size, of the layers that have one
   // Which layers have a window, if window > 0. layer_types: for each layer whether it has, from the
   // start again for further layers; empty: full_attention_period decides, each so many'th layer has
   // none; 0: all have it.
   std::vector<bool> windowed;
   int64_t full_attention_period = 0;
-  double window_rope_base = 0;  // local_rope_max_timescale; 0: as the other layers
+  std::optional<double> window_rope_base;  // local_rope_max_timescale; unset: as the other layers
   // A token whose embedding gets no gradient where it is an input, as torch.nn.Embedding's
-  // padding_idx; a tied head's gradient stays. -1: none.
-  int64_t pad_token = -1;  // pad_token_id
-  LoraConfig lora;         // adapters; with them all other weights are frozen
-  bool segments = false;   // the batch has input `segments` i32 [B,T]: packed documents
+  // padding_idx; a tied head's gradient stays.
+  std::optional<int64_t> pad_token;  // pad_token_id
+  LoraConfig lora;                   // adapters; with them all other weights are frozen
+  bool segments = false;             // the batch has input `segments` i32 [B,T]: packed documents
   std::optional<VisionConfig> vision = {};  // of a decoder that reads images too
 
   bool operator==(const DecoderConfig&) const = default;

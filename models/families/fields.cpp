@@ -162,13 +162,34 @@ const std::vector<const Field*>& decoder_fields() {
   return all;
 }
 
+namespace {
+
+template <class T>
+double said(const Field& field, const std::optional<T>& value) {
+  return value ? static_cast<double>(*value) : field.unset;
+}
+template <class T>
+double said(const Field&, T value) {
+  return static_cast<double>(value);
+}
+
+template <class T>
+void set(const Field& field, double value, std::optional<T>& to) {
+  to = value == field.unset ? std::optional<T>() : static_cast<T>(value);
+}
+template <class T>
+void set(const Field&, double value, T& to) {
+  to = static_cast<T>(value);
+}
+
+}  // namespace
+
 double value(const Field& field, const DecoderConfig& config) {
-  return std::visit([&](auto member) { return static_cast<double>(config.*member); }, field.member);
+  return std::visit([&](auto member) { return said(field, config.*member); }, field.member);
 }
 
 void set_value(const Field& field, double value, DecoderConfig& config) {
-  std::visit([&]<class T>(T DecoderConfig::*member) { config.*member = static_cast<T>(value); },
-             field.member);
+  std::visit([&](auto member) { set(field, value, config.*member); }, field.member);
 }
 
 }  // namespace longshore::models

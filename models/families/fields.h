@@ -25,11 +25,13 @@ struct Field {
   const char* key;     // of configs
   const char* hf_key;  // of config.json
   FieldKind kind;
-  std::variant<int64_t DecoderConfig::*, double DecoderConfig::*, bool DecoderConfig::*> member;
+  std::variant<int64_t DecoderConfig::*, double DecoderConfig::*, bool DecoderConfig::*,
+               std::optional<int64_t> DecoderConfig::*, std::optional<double> DecoderConfig::*>
+      member;
   double low, high;  // both are valid
   const char* help;
   bool low_is_excluded = false;
-  std::optional<int64_t> also = std::nullopt;  // valid outside of them
+  double unset = 0;  // what configs say where an optional one is not set
 };
 
 // In the order in which help shows them.
@@ -40,7 +42,8 @@ extern const Field kWidth, kLayers, kQueryHeads, kKvHeads, kHeadDim, kMlpWidth, 
     kFullAttentionPeriod, kQueryPreAttnScalar, kAttentionCap, kLogitsCap, kWindowRopeBase,
     kPadToken;
 
-// The field's value: exact, since all integers are below 2^53; a flag is 0 or 1.
+// The field's value, or what stands for none: exact, since all integers are below 2^53; a flag is 0
+// or 1.
 double value(const Field& field, const DecoderConfig& config);
 void set_value(const Field& field, double value, DecoderConfig& config);
 

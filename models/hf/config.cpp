@@ -81,9 +81,11 @@ void read_newer_rope(JsonReader& reader, DecoderConfig& config, bool has_local,
   JsonReader kinds(value, "rope_parameters.");
   read_rope_parameters(kinds.at(kFullAttention), "rope_parameters.full_attention", config.rope_base,
                        config.rope_scaling, unknown);
+  double local_base = config.family->hf.window_rope_base;
   RopeScaling local;
   read_rope_parameters(kinds.at("sliding_attention"), "rope_parameters.sliding_attention",
-                       config.window_rope_base, local, unknown);
+                       local_base, local, unknown);
+  config.window_rope_base = local_base;
   if (local != RopeScaling{})
     JsonReader(kinds.at("sliding_attention"), "rope_parameters.sliding_attention.")
         .refuse("rope_type", "default");
@@ -246,7 +248,7 @@ void read_fields(JsonReader& reader, DecoderConfig& config) {
 void read_pad_token(JsonReader& reader, DecoderConfig& config) {
   const char* kKey = kPadToken.hf_key;
   if (!reader.has(kKey)) {
-    config.pad_token = reader.is_said(kKey) ? -1 : config.family->hf.pad_token.value_or(-1);
+    config.pad_token = reader.is_said(kKey) ? std::nullopt : config.family->hf.pad_token;
     return;
   }
   const json& value = reader.at(kKey);
@@ -365,10 +367,10 @@ std::string with_hf_dtype(std::string_view text, std::string_view dtype) {
   return json_text(object);
 }
 
-std::string with_hf_pad_token(std::string_view text, int64_t pad_token) {
+std::string with_hf_pad_token(std::string_view text, std::optional<int64_t> pad_token) {
   nlohmann::ordered_json object = parse_ordered_object(text);
   const nlohmann::ordered_json value =
-      pad_token >= 0 ? nlohmann::ordered_json(pad_token) : nlohmann::ordered_json(nullptr);
+      pad_token ? nlohmann::ordered_json(*pad_token) : nlohmann::ordered_json(nullptr);
   if (object.contains("text_config") && object["text_config"].is_object())
     object["text_config"]["pad_token_id"] = value;
   object["pad_token_id"] = value;

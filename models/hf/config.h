@@ -60,8 +60,8 @@ std::string write_hf_config(const DecoderConfig& config);
 // else stays, in its order. Throws DataError when it is no JSON object.
 std::string with_hf_dtype(std::string_view text, std::string_view dtype);
 
-// The same with pad_token_id, which is null where the id is negative; also of the text model.
-std::string with_hf_pad_token(std::string_view text, int64_t pad_token);
+// The same with pad_token_id, which is null where there is none; also of the text model.
+std::string with_hf_pad_token(std::string_view text, std::optional<int64_t> pad_token);
 
 // The config.json `text`, which parse_hf_config reads, with those keys added that it lacks and a
 // release of transformers would take a default for in silence: those of RoPE and windows in the

@@ -17,7 +17,7 @@ namespace {
 using nlohmann::json;
 
 double query_pre_attn_scalar(const DecoderConfig& c) {
-  return c.query_pre_attn_scalar > 0 ? c.query_pre_attn_scalar : static_cast<double>(c.head_dim);
+  return c.query_pre_attn_scalar.value_or(static_cast<double>(c.head_dim));
 }
 
 bool has_window_everywhere(const DecoderConfig& c) {
@@ -59,8 +59,8 @@ std::vector<std::string> beyond(const DecoderConfig& c, const Family& family) {
         "layer_types");
   check(c.window == 0 && has_windows, kWindow.hf_key);
   const bool has_local = family.hf.window_rope_base > 0;
-  check(c.window_rope_base > 0 && !has_local, kWindowRopeBase.hf_key);
-  check(c.window_rope_base == 0 && has_local && c.rope_scaling != RopeScaling{},
+  check(c.window_rope_base && !has_local, kWindowRopeBase.hf_key);
+  check(!c.window_rope_base && has_local && c.rope_scaling != RopeScaling{},
         "rope_scaling of layers with a window");
   return found;
 }
@@ -97,7 +97,7 @@ void write_rope(const DecoderConfig& c, const Family& family, json& object) {
     object["rope_parameters"] = rope;
     return;
   }
-  const double local = c.window_rope_base > 0 ? c.window_rope_base : c.rope_base;
+  const double local = c.window_rope_base.value_or(c.rope_base);
   object["rope_local_base_freq"] = local;
   object["rope_parameters"] = {
       {"full_attention", rope},
@@ -153,7 +153,7 @@ json text_model(const DecoderConfig& c) {
                  {"dtype", dtype_name(c)},
                  {"max_position_embeddings", c.length},
                  {"model_type", family.name},
-                 {kPadToken.hf_key, c.pad_token >= 0 ? json(c.pad_token) : json(nullptr)},
+                 {kPadToken.hf_key, c.pad_token ? json(*c.pad_token) : json(nullptr)},
                  {kNormEpsilon.hf_key, c.norm_epsilon},
                  {kTiedEmbeddings.hf_key, c.tied_embeddings},
                  {family.hf.activation, family.hf.activations[0]}};

@@ -86,16 +86,36 @@ ChoiceKey model_type_choice() {
           }};
 }
 
+using models::DecoderConfig;
+
+int64_t low(const models::Field& field) { return static_cast<int64_t>(field.low); }
+int64_t high(const models::Field& field) { return static_cast<int64_t>(field.high); }
+End low_end(const models::Field& field) {
+  return field.low_is_excluded ? End::excluded : End::included;
+}
+
+IntegerKey kind_of(const models::Field& field, int64_t DecoderConfig::*member) {
+  return {member, low(field), high(field)};
+}
+IntegerKey kind_of(const models::Field& field, std::optional<int64_t> DecoderConfig::*member) {
+  const auto unset = static_cast<int64_t>(field.unset);
+  return {{member, unset}, low(field), high(field), unset};
+}
+NumberKey kind_of(const models::Field& field, double DecoderConfig::*member) {
+  return {member, field.low, low_end(field)};
+}
+NumberKey kind_of(const models::Field& field, std::optional<double> DecoderConfig::*member) {
+  return {{member, field.unset}, field.low, low_end(field)};
+}
+FlagKey kind_of(const models::Field&, bool DecoderConfig::*member) { return {member}; }
+
 // Of a field of models/families/fields.h.
 Key key_of(const models::Field& field) {
-  auto key = [&](auto kind) { return Key{field.key, Section::model, std::move(kind), field.help}; };
-  if (const auto* integer = std::get_if<int64_t models::DecoderConfig::*>(&field.member))
-    return key(IntegerKey{*integer, static_cast<int64_t>(field.low),
-                          static_cast<int64_t>(field.high), field.also});
-  if (const auto* number = std::get_if<double models::DecoderConfig::*>(&field.member))
-    return key(
-        NumberKey{*number, field.low, field.low_is_excluded ? End::excluded : End::included});
-  return key(FlagKey{std::get<bool models::DecoderConfig::*>(field.member)});
+  return std::visit(
+      [&](auto member) {
+        return Key{field.key, Section::model, kind_of(field, member), field.help};
+      },
+      field.member);
 }
 
 // Of what reads images.

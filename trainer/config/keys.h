@@ -42,15 +42,20 @@ class Place {
   Place(T models::DecoderConfig::*of_model) : of_model_(of_model) {}
   Place(T models::VisionConfig::*of_vision) : of_vision_(of_vision) {}
   Place(std::optional<T> Config::*optional, T unset) : optional_(optional), unset_(unset) {}
+  Place(std::optional<T> models::DecoderConfig::*optional, T unset)
+      : optional_of_model_(optional), unset_(unset) {}
 
   T get(const Config& config) const {
     if (optional_) return (config.*optional_).value_or(unset_);
+    if (optional_of_model_) return (config.model.*optional_of_model_).value_or(unset_);
     if (of_vision_) return config.vision.*of_vision_;
     return own_ ? config.*own_ : config.model.*of_model_;
   }
   void set(Config& config, T value) const {
     if (optional_)
-      config.*optional_ = value == unset_ ? std::optional<T>() : std::optional<T>(std::move(value));
+      config.*optional_ = or_none(std::move(value));
+    else if (optional_of_model_)
+      config.model.*optional_of_model_ = or_none(std::move(value));
     else if (of_vision_)
       config.vision.*of_vision_ = std::move(value);
     else
@@ -58,10 +63,15 @@ class Place {
   }
 
  private:
+  std::optional<T> or_none(T value) const {
+    return value == unset_ ? std::optional<T>() : std::optional<T>(std::move(value));
+  }
+
   T Config::*own_ = nullptr;
   T models::DecoderConfig::*of_model_ = nullptr;
   T models::VisionConfig::*of_vision_ = nullptr;
   std::optional<T> Config::*optional_ = nullptr;
+  std::optional<T> models::DecoderConfig::*optional_of_model_ = nullptr;
   T unset_ = {};
 };
 

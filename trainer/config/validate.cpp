@@ -83,7 +83,7 @@ void check_model(const Config& config) {
     refuse(config, "full_attention_period", "0 with " + described(config, "sliding_window_size"));
   }
   check_layer_types(config);
-  if (config.model.pad_token >= config.model.vocabulary) {
+  if (config.model.pad_token.value_or(0) >= config.model.vocabulary) {
     refuse(config, "pad_token_id", "less than " + described(config, "vocab_size"));
   }
   if (config.model.query_heads % config.model.kv_heads != 0) {

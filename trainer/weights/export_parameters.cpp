@@ -18,7 +18,7 @@ using models::Dtype;
 std::string config_text(const TrainedModel& trained, Dtype dtype) {
   if (std::string text = trained.files.config; !text.empty()) {
     // Where the run was told another than the folder that it began from has.
-    const int64_t pad_token = trained.model.pad_token;
+    const std::optional<int64_t> pad_token = trained.model.pad_token;
     const models::DecoderConfig described =
         models::parse_hf_config(text, models::UnknownKeys::ignore, models::Images::read);
     if (described.pad_token != pad_token) text = models::with_hf_pad_token(text, pad_token);
