@@ -136,7 +136,7 @@ void expect_plain(models::DecoderConfig config, TrainingOptions options) {
       double difference =
           ((ours(found, layout, name, compared.copy) - theirs).norm() / theirs.norm())
               .item<double>();
-      EXPECT_LT(difference, 1e-5) << compared.what << " of " << name;
+      EXPECT_LT(difference, 2e-5) << compared.what << " of " << name;
       compared.worst = std::max(compared.worst, difference);
     }
     std::printf("%lld micro-batches, clipping at %g%s: worst of the %s differ by %.1e\n",
