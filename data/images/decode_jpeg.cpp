@@ -32,6 +32,7 @@ LibraryError& error_of(j_common_ptr info) {
 [[noreturn]] void fail(j_common_ptr info) {
   static_assert(sizeof(LibraryError::message) >= JMSG_LENGTH_MAX);
   info->err->format_message(info, error_of(info).message);
+  error_of(info).is_of_memory = info->err->msg_code == JERR_OUT_OF_MEMORY;
   std::longjmp(error_of(info).jump, 1);
 }
 

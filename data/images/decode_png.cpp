@@ -79,6 +79,7 @@ struct Handles {
   const size_t bytes = std::min(std::strlen(message), sizeof error.message - 1);
   std::memcpy(error.message, message, bytes);
   error.message[bytes] = '\0';
+  error.is_of_memory = std::strcmp(message, "Out of memory") == 0;  // what png_malloc() says
   std::longjmp(error.jump, 1);
 }
 
@@ -151,11 +152,11 @@ class PngReader {
       if (key == "Raw profile type exif") profile = value;
       if (key == "XML:com.adobe.xmp") xmp = value;
     }
-    png_bytep chunk = nullptr;
-    png_uint_32 bytes = 0;
-    const bool has_chunk = png_get_eXIf_1(png(), info(), &bytes, &chunk) != 0;
-    const auto said = has_chunk ? exif_orientation(std::as_bytes(std::span(chunk, bytes)))
-                                : exif_orientation(bytes_of_profile(profile));
+    png_unknown_chunkp chunks = nullptr;  // all eXIf
+    const int exif = png_get_unknown_chunks(png(), info(), &chunks);
+    const auto said = exif > 0 ? exif_orientation(std::as_bytes(
+                                     std::span(chunks[exif - 1].data, chunks[exif - 1].size)))
+                               : exif_orientation(bytes_of_profile(profile));
     return said ? *said : xmp_orientation(xmp).value_or(Orientation::upright);
   }
 
@@ -165,10 +166,12 @@ class PngReader {
 
   // Of chunks that can be done without, only those are read that bear on pixels or orientation.
   void limit() {
-    constexpr png_byte kKept[] = "eXIf\0iTXt\0tEXt\0zTXt";
+    constexpr png_byte kKept[] = "iTXt\0tEXt\0zTXt", kExif[] = "eXIf";
     constexpr int kAll = -1;  // but what is critical, and tRNS
     png_set_keep_unknown_chunks(png(), PNG_HANDLE_CHUNK_NEVER, nullptr, kAll);
     png_set_keep_unknown_chunks(png(), PNG_HANDLE_CHUNK_AS_DEFAULT, kKept, sizeof kKept / 5);
+    // As it stands: libpng itself takes none that begins as a JPEG's does, and of two the first.
+    png_set_keep_unknown_chunks(png(), PNG_HANDLE_CHUNK_ALWAYS, kExif, 1);
     png_set_crc_action(png(), PNG_CRC_ERROR_QUIT, PNG_CRC_ERROR_QUIT);
     // What texts may take: each, and how many. Those beyond are left out.
     constexpr png_alloc_size_t kTextBytes = 1 << 20;

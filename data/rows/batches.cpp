@@ -67,7 +67,7 @@ std::vector<uint64_t> shares(const std::vector<WeightedRows>& sources) {
 void put_image_tokens(const RowImages& images, std::span<int32_t> window,
                       std::span<uint8_t> carries_loss) {
   const auto each = static_cast<size_t>(images.text.tokens_per_image);
-  const bool is_before_text = images.text.kind == ImageText::before_text;
+  const bool is_before_text = images.text.kind == ImageText::Kind::before_text;
   std::ranges::replace(window, images.text.image_token, images.text.image_token == 0 ? 1 : 0);
   size_t at = 0;
   for (int64_t image = 0; image < images.images_per_row; ++image) {
@@ -82,7 +82,8 @@ void put_image_tokens(const RowImages& images, std::span<int32_t> window,
 
 void check_images(const RowImages& images, int64_t length) {
   check(images);
-  const int64_t others = images.text.kind == ImageText::before_text ? 0 : images.images_per_row;
+  const int64_t others =
+      images.text.kind == ImageText::Kind::before_text ? 0 : images.images_per_row;
   const int64_t least = images.tokens_per_row() + others;
   if (length < least)
     throw ConfigError("max_target_length: found " + std::to_string(length) +

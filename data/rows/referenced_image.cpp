@@ -40,6 +40,10 @@ std::array<uint64_t, 2> hash_of(Bytes bytes) {
   return hash.words();
 }
 
+fs::path path_of(const TokenFile& file, const ImageReference& reference) {
+  return in_full(file.path().parent_path() / reference.contents);
+}
+
 // The image of a file's bytes, without their name in messages.
 Image checked_image(Bytes bytes, const ImageReference& reference, const DecodeOptions& options) {
   if (std::ssize(bytes) != reference.size || hash_of(bytes) != reference.hash)
@@ -47,7 +51,7 @@ Image checked_image(Bytes bytes, const ImageReference& reference, const DecodeOp
         "changed since its text was tokenized: found " + std::to_string(bytes.size()) + " bytes" +
         (std::ssize(bytes) == reference.size ? " with another hash"
                                              : ", expected " + std::to_string(reference.size)) +
-        ". Tokenize the text again");
+        "; nearest: remove the token file, and tokenize its text again");
   return decode_image(bytes, options);
 }
 
@@ -76,6 +80,17 @@ ImageReference refer_to_image(const ImageSource& source, int64_t line_number,
   return reference;
 }
 
+bool has_images_of_these_sizes(const TokenFile& file) {
+  for (int64_t number = 0; number < file.image_count(); ++number) {
+    const ImageReference reference = file.image(number);
+    if (reference.kind == ImageSource::Kind::embedded) continue;
+    std::error_code error;
+    const uintmax_t size = fs::file_size(path_of(file, reference), error);
+    if (error || size != static_cast<uintmax_t>(reference.size)) return false;
+  }
+  return true;
+}
+
 Image read_image(const fs::path& path, const DecodeOptions& options) {
   const FileMapping file = open_image(path);
   return naming(path_text(path), [&] { return decode_image(file.bytes(), options); });
@@ -89,7 +104,7 @@ Image read_image(const TokenFile& file, int64_t number, const DecodeOptions& opt
     return naming("the image in base64" + line, [&] {
       return checked_image(std::as_bytes(std::span(reference.contents)), reference, options);
     });
-  const fs::path path = in_full(file.path().parent_path() / reference.contents);
+  const fs::path path = path_of(file, reference);
   std::optional<FileMapping> image;
   try {
     image.emplace(open_image(path));

@@ -35,6 +35,10 @@ ImageReference refer_to_image(const ImageSource& source, int64_t line_number,
 // of its text where the image is not what it was, and as refer_to_image() does.
 Image read_image(const TokenFile& file, int64_t number, const DecodeOptions& options = {});
 
+// Whether each image that is a file of its own is there, as large as when the text was tokenized;
+// what they hold is checked when they are read.
+bool has_images_of_these_sizes(const TokenFile& file);
+
 // The image in a file. Throws a DataError, which names it, as refer_to_image() does.
 Image read_image(const std::filesystem::path& path, const DecodeOptions& options = {});
 

@@ -55,7 +55,7 @@ void RowImageWriter::put_blocks(int64_t at, std::span<const int32_t> sequence,
   bool is_inside = false;
   for (size_t i = 0; i + 1 < sequence.size(); ++i) {
     const bool was_inside = is_inside;
-    is_inside = images_.text.kind == ImageText::before_text
+    is_inside = images_.text.kind == ImageText::Kind::before_text
                     ? i < learnt
                     : sequence[i] == images_.text.image_token;
     if (!is_inside) continue;

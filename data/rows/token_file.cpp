@@ -77,6 +77,10 @@ uint64_t payload_bytes(const Header& header) {
   return padded(token_bytes) + header.document_count * kDocumentEndBytes;
 }
 
+bool has_magic(std::span<const std::byte> file) {
+  return file.size() >= sizeof kMagic && std::memcmp(file.data(), kMagic, sizeof kMagic) == 0;
+}
+
 Header read_header(std::span<const std::byte> file, const std::filesystem::path& path) {
   auto refuse = [&](const std::string& found) { throw DataError(path_text(path) + ": " + found); };
   auto require_bytes = [&](size_t bytes) {
@@ -85,7 +89,7 @@ Header read_header(std::span<const std::byte> file, const std::filesystem::path&
              std::to_string(bytes));
   };
   Header header{};
-  if (file.size() < sizeof kMagic || std::memcmp(file.data(), kMagic, sizeof kMagic) != 0) {
+  if (!has_magic(file)) {
     const std::string command = conversion_command(path);
     refuse(
         "not a token file: it does not begin with \"LSTOKENS\"; text is read from .txt, lines of "
@@ -183,6 +187,10 @@ auto naming(const std::filesystem::path& path, Read read) {
 }
 
 }  // namespace
+
+bool begins_as_token_file(const std::filesystem::path& path) {
+  return has_magic(FileMapping(path, Access::anywhere).bytes());
+}
 
 TokenFile::TokenFile(const std::filesystem::path& path)
     : path_(path), mapping_(path, Access::anywhere) {

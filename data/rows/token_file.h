@@ -112,6 +112,9 @@ class TokenFile {
   std::optional<ImageTable> images_;  // of version 5
 };
 
+// Whether a file is one by its first bytes. Throws as FileMapping does.
+bool begins_as_token_file(const std::filesystem::path& path);
+
 // Writes a token file: any number of appends, then finish(). Without finish() nothing is left
 // behind. Throws FileError where the file system refuses. Takes 8 bytes of memory a document, and
 // what an ImageTableWriter takes.

@@ -149,7 +149,7 @@ void expect_tokens_of_images(const Document& document, int64_t images, const Ima
                       " in the text, expected none: it is put there for images");
   };
   expect(image_text.image_token, images * image_text.tokens_per_image);
-  if (image_text.kind == ImageText::in_text)
+  if (image_text.kind == ImageText::Kind::in_text)
     if (const std::optional<int32_t> start = tokenizer.id_of(kStartOfImage)) expect(*start, images);
 }
 
@@ -193,7 +193,8 @@ struct Encoder {
     return framed_text(example.text, tokenizer, add);
   }
   Document operator()(const CompletionExample& example) const {
-    if (image_text && image_text->kind == ImageText::before_text) return behind_images(example);
+    if (image_text && image_text->kind == ImageText::Kind::before_text)
+      return behind_images(example);
     if (image_text) return around_images(example);
     return framed({{example.prompt, std::nullopt, false}, {example.completion, std::nullopt, true}},
                   {tokenizer.bos_id(), tokenizer.eos_id()}, tokenizer, add);
@@ -206,7 +207,7 @@ struct Encoder {
           join(kChatTemplates));
     Pieces pieces = chat_template->pieces(example.messages, tokenizer);
     if (example.images.empty()) return encode_pieces(pieces, tokenizer);
-    if (image_text->kind == ImageText::before_text)
+    if (image_text->kind == ImageText::Kind::before_text)
       throw DataError(
           "found messages with images, expected prefix and suffix: the model reads images before "
           "its text alone");
@@ -271,7 +272,7 @@ std::vector<int32_t> prompt_tokens(const std::string& text, int32_t opening,
 std::vector<int32_t> prompt_tokens(const std::string& text, int64_t images,
                                    const ImageText& image_text, const Tokenizer& tokenizer,
                                    AddBosEos add) {
-  const Document document = image_text.kind == ImageText::before_text
+  const Document document = image_text.kind == ImageText::Kind::before_text
                                 ? prompt_behind_images(text, images, image_text, tokenizer, add)
                                 : framed(prompt_with_images(text, images, image_text, tokenizer),
                                          {tokenizer.bos_id(), -1}, tokenizer, add);
@@ -284,7 +285,7 @@ std::vector<int32_t> prompt_tokens(std::span<const ChatMessage> messages,
                                    const std::optional<ImageText>& image_text) {
   Pieces pieces = chat_template.pieces(messages, tokenizer, ChatTemplate::Ending::assistant_opens);
   const int64_t images = places_in(pieces);
-  if (images > 0 && (!image_text || image_text->kind == ImageText::before_text))
+  if (images > 0 && (!image_text || image_text->kind == ImageText::Kind::before_text))
     throw DataError("found messages with images, for a model that does not read them there");
   if (images > 0) pieces = with_images(pieces, *image_text, tokenizer);
   Document document = encode_pieces(pieces, tokenizer);

@@ -364,9 +364,10 @@ class ExampleReader : public StrictJson {
     for (const std::string& name : unknown_)
       if (closest.empty()) closest = nearest(name, kFields);
     throw DataError(std::string("expected ") + kForms + "; found " +
-                    (!found.empty() ? found
-                     : has_nulls_   ? "nothing but null"
-                                    : "an empty object") +
+                    (!found.empty()     ? found
+                     : has_nulls_       ? "nothing but null"
+                     : !fields_.empty() ? "nothing but " + found_fields()
+                                        : "an empty object") +
                     nearest_help(closest));
   }
 

@@ -65,6 +65,12 @@ void check_output(const Tokenizer& tokenizer, std::span<const fs::path> inputs,
     throw ConfigError(path_text(output) +
                       ": found the name of a text file, expected another to write "
                       "tokens to");
+  std::error_code error;
+  if (fs::is_regular_file(output, error) && fs::file_size(output, error) > 0 &&
+      !begins_as_token_file(output))
+    throw ConfigError(path_text(output) +
+                      ": found a file that holds no tokens, expected a name that is not taken, or "
+                      "a token file's");
   std::vector<fs::path> read = tokenizer.files();
   read.insert(read.end(), inputs.begin(), inputs.end());
   require_no_input(output, read);

@@ -25,8 +25,9 @@ std::string image_settings(const fs::path& text, const TokenizeOptions& options,
                            const fs::path& cache) {
   if (!options.image_text) return "";
   const ImageText& image_text = *options.image_text;
-  return " " + std::to_string(image_text.kind) + " " + std::to_string(image_text.image_token) +
-         " " + std::to_string(image_text.tokens_per_image) + " " +
+  return " " + std::to_string(static_cast<int>(image_text.kind)) + " " +
+         std::to_string(image_text.image_token) + " " +
+         std::to_string(image_text.tokens_per_image) + " " +
          std::to_string(options.max_image_pixels) + " " +
          in_full(text.parent_path()).lexically_relative(in_full(cache)).string();
 }
@@ -52,14 +53,21 @@ std::shared_ptr<const TokenFile> open_tokenized(const fs::path& text, const Toke
                                                 const TokenizeOptions& options,
                                                 const fs::path& cache) {
   const fs::path file = cache / token_file_name(text, tokenizer, options, cache);
-  std::error_code error;
-  if (!fs::exists(file, error)) {
+  auto tokenize = [&] {
+    std::error_code error;
     fs::create_directories(cache, error);
     if (error) throw FileError(path_text(cache) + ": cannot be made: " + error.message());
     tokenize_files(tokenizer, {&text, 1}, file, options);
-  }
+  };
+  auto open = [&] { return std::make_shared<const TokenFile>(file); };
+  std::error_code error;
+  const bool was_there = fs::exists(file, error);
+  if (!was_there) tokenize();
   try {
-    return std::make_shared<const TokenFile>(file);
+    auto tokens = open();
+    if (!was_there || has_images_of_these_sizes(*tokens)) return tokens;
+    tokenize();
+    return open();
   } catch (const DataError& error) {
     throw DataError(std::string(error.what()) + "; nearest: remove it, and " + path_text(text) +
                     " is tokenized again");

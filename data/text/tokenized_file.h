@@ -14,9 +14,9 @@ namespace longshore::data {
 // token files are read where they lie, so memory does not grow with the text, and documents can be
 // asked for in any order. Its name holds a hash of the text, the tokenizer and the options, so a
 // changed text is tokenized again and an equal one is not; for a model that reads images also the
-// way to its folder, from where on lines name images. Throws as tokenize_files() does,
-// FileError where the folder cannot be made, and DataError, with what to remove, for a damaged one
-// in it.
+// way to its folder, from where on lines name images. It is made again where an image is gone or
+// has another size. Throws as tokenize_files() does, FileError where the folder cannot be made, and
+// DataError, with what to remove, for a damaged one in it.
 std::shared_ptr<const TokenFile> open_tokenized(const std::filesystem::path& text,
                                                 const Tokenizer& tokenizer,
                                                 const TokenizeOptions& options,

@@ -11,10 +11,11 @@
 
 namespace longshore::models {
 
-inline constexpr const char *kVisionStage = "vision",  // the tower's scan
-                                                       // Batch inputs, see below and decoder.h.
-    *kPixelValues = "pixel_values", *kImagePlaces = "image_places", *kBlocks = "blocks",
-                            *kSpans = "spans";
+// The tower's scan.
+inline constexpr const char* kVisionStage = "vision";
+// Batch inputs, see below and decoder.h.
+inline constexpr const char *kPixelValues = "pixel_values", *kImagePlaces = "image_places",
+                            *kBlocks = "blocks", *kSpans = "spans";
 
 // Whether what the tower gives, normed, is an output too: nothing that trains reads it.
 enum class TowerOutput : uint8_t { inner, returned };

@@ -49,4 +49,8 @@ bool pools_evenly(const VisionConfig& config) {
   return across > 0 && across * across == config.image_tokens && config.side() % across == 0;
 }
 
+int64_t rows_of_image(const VisionFamily& family, const VisionConfig& config) {
+  return family.pools ? config.image_tokens : config.patches();
+}
+
 }  // namespace longshore::models

@@ -64,5 +64,7 @@ const std::vector<VisionField>& vision_fields();
 
 // Whether windows of the patches, equal squares, can be averaged to that many rows.
 bool pools_evenly(const VisionConfig& config);
+// Rows of one image in the decoder, with that family: mm_tokens_per_image, or a row for each patch.
+int64_t rows_of_image(const VisionFamily& family, const VisionConfig& config);
 
 }  // namespace longshore::models

@@ -290,11 +290,12 @@ Reading read_decoder(std::string_view text, Images images) {
   Reading reading;
   if (const VisionFamily* family = find_vision_family(type)) {
     if (images == Images::ignore && family->has_prefix)
-      reader.refuse("model_type", "a model of text: this one sees no text as its text model would");
+      reader.refuse("model_type",
+                    "a model of text where images are not read (use_multimodal=false, or no "
+                    "pixel_values): this one sees no text as its text model would");
     reading = read_decoder(text_model_config(text), images);
     if (images == Images::read || (images == Images::needed && family->has_prefix))
-      reading.decoder.vision =
-          read_vision_config(object, reading.decoder.width, reading.unknown_keys);
+      reading.decoder.vision = read_vision_config(object, reading.decoder, reading.unknown_keys);
     return reading;
   }
   DecoderConfig& decoder = reading.decoder;

@@ -42,13 +42,15 @@ void read_pooling(JsonReader& reader, VisionConfig& vision) {
                             ", the patches across an image");
 }
 
-int64_t image_token(JsonReader& reader) {
-  constexpr int64_t kMost = (int64_t{1} << 31) - 1;
+int64_t image_token(JsonReader& reader, int64_t vocabulary) {
   const int64_t newer = reader.integer("image_token_id", -1);
   const int64_t token = reader.integer("image_token_index", newer);
   if (reader.has("image_token_id") && newer != token)
     reader.refuse("image_token_id", "the same as image_token_index");
-  if (token < 0 || token > kMost) reader.at("image_token_index");  // which has to be said
+  if (token < 0) reader.at("image_token_index");  // which has to be said
+  if (token >= vocabulary)
+    reader.refuse(reader.has("image_token_index") ? "image_token_index" : "image_token_id",
+                  "an id below the text model's vocab_size, " + std::to_string(vocabulary));
   return token;
 }
 
@@ -59,7 +61,7 @@ void expect_width(JsonReader& reader, const char* key, int64_t width) {
 
 }  // namespace
 
-std::optional<VisionConfig> read_vision_config(const json& object, int64_t width,
+std::optional<VisionConfig> read_vision_config(const json& object, const DecoderConfig& decoder,
                                                std::vector<UnknownKey>& unknown) {
   const auto type = object.find("model_type");
   if (type == object.end() || !type->is_string()) return std::nullopt;
@@ -71,13 +73,13 @@ std::optional<VisionConfig> read_vision_config(const json& object, int64_t width
   expect_object(said, kVisionConfig);
   JsonReader tower(said, std::string(kVisionConfig) + ".");
   read_tower(tower, vision);
-  expect_width(tower, "projection_dim", width);
-  expect_width(whole, "projection_dim", width);
+  expect_width(tower, "projection_dim", decoder.width);
+  expect_width(whole, "projection_dim", decoder.width);
   if (family->pools)
     read_pooling(whole, vision);
   else
     vision.image_tokens = vision.patches();
-  vision.image_token = image_token(whole);
+  vision.image_token = image_token(whole, decoder.vocabulary);
   for (const UnknownKey& key : tower.unknown_keys()) unknown.push_back(key);
   return vision;
 }

@@ -73,8 +73,9 @@ std::vector<int32_t> untrained_head(const Document& document) {
 }
 
 const ImageText kPaliGemmaText{
-    .kind = ImageText::before_text, .image_token = 887, .tokens_per_image = 4};
-const ImageText kGemma3Text{.kind = ImageText::in_text, .image_token = 889, .tokens_per_image = 4};
+    .kind = ImageText::Kind::before_text, .image_token = 887, .tokens_per_image = 4};
+const ImageText kGemma3Text{
+    .kind = ImageText::Kind::in_text, .image_token = 889, .tokens_per_image = 4};
 
 TEST(ImageText, OfPaliGemmaIsThatOfTransformers) {
   const TextTokenizer tokenizer(paligemma_tokens());

@@ -65,7 +65,7 @@ class ReferencedImage : public testing::Test {
   TokenFile tokens() const { return TokenFile(folder_ / "out/a.tokens"); }
 
   static constexpr ImageText kImageText{
-      .kind = ImageText::before_text, .image_token = 4, .tokens_per_image = 3};
+      .kind = ImageText::Kind::before_text, .image_token = 4, .tokens_per_image = 3};
   TemporaryFolder folder_;
   Tokenizer tokenizer_{"tests/goldens/tokenizers/gemma_bpe/tokenizer.json"};
 };
@@ -112,13 +112,30 @@ TEST_F(ReferencedImage, IsWhatItWasWhenItsTextWasTokenized) {
   changed.back() = static_cast<char>(changed.back() ^ 1);
   folder_.write("text/images/grey.png", changed);
   EXPECT_THAT(message(), HasSubstr(line + "changed since its text was tokenized: found 239 bytes "
-                                          "with another hash. Tokenize the text again"));
+                                          "with another hash; nearest: remove the token file, and "
+                                          "tokenize its text again"));
   folder_.write("text/images/grey.png", whole + "x");
-  EXPECT_THAT(message(), HasSubstr("found 240 bytes, expected 239. Tokenize the text again"));
+  EXPECT_THAT(message(), HasSubstr("found 240 bytes, expected 239; nearest: remove"));
   fs::remove(folder_ / "text/images/grey.png");
   EXPECT_THAT(message(), HasSubstr("cannot open: No such file or directory (line 2 of the text"));
   folder_.write("text/images/grey.png", whole);
   EXPECT_NO_THROW(read_image(file, 0));
+}
+
+// That training reads a text of it makes it again.
+TEST_F(ReferencedImage, OfAnotherSizeHasItsTextTokenizedAgain) {
+  const fs::path text = folder_.write("text/a.jsonl", pair_line("\"images/grey.png\""));
+  auto open = [&] {
+    return open_tokenized(text, tokenizer_, {.image_text = kImageText}, folder_ / "cache");
+  };
+  const ImageReference first = open()->image(0);
+  EXPECT_EQ(open()->image(0), first);
+  folder_.write("text/images/grey.png", sample("rgba.png"));
+  const auto again = open();
+  EXPECT_NE(again->image(0), first);
+  EXPECT_NO_THROW(read_image(*again, 0));
+  fs::remove(folder_ / "text/images/grey.png");
+  EXPECT_THAT(message_of<DataError>(open), HasSubstr("a.jsonl:1"));
 }
 
 TEST_F(ReferencedImage, IsABadLineWhereItIsBad) {

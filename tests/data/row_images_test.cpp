@@ -128,7 +128,7 @@ std::vector<int32_t> row_of(const Batch& batch, const char* name, int64_t row) {
 }
 
 TEST_F(RowImagesTest, HavePixelsPlacesAndOneBlockBeforeText) {
-  const RowImages images = row_images(ImageText::before_text, 2);
+  const RowImages images = row_images(ImageText::Kind::before_text, 2);
   const auto rows = std::make_shared<const DocumentRows>(
       file_of({before_text({"baseline.jpg"}, 2, 2), before_text({}, 1, 3),
                before_text({"grey.png", "palette.png"}, 1, 1)}),
@@ -149,7 +149,7 @@ TEST_F(RowImagesTest, HavePixelsPlacesAndOneBlockBeforeText) {
 }
 
 TEST_F(RowImagesTest, HaveABlockForEachImageInText) {
-  const RowImages images = row_images(ImageText::in_text, 3);
+  const RowImages images = row_images(ImageText::Kind::in_text, 3);
   const auto rows = std::make_shared<const DocumentRows>(
       file_of({in_text({"grey.png", "baseline.jpg"}, 2), in_text({"palette.png"}, 2)}),
       DocumentRowsOptions{.length = 19, .packing = true, .images = images});
@@ -163,7 +163,7 @@ TEST_F(RowImagesTest, HaveABlockForEachImageInText) {
 }
 
 TEST_F(RowImagesTest, HaveABlockForEachPackedPrompt) {
-  const RowImages images = row_images(ImageText::before_text, 2);
+  const RowImages images = row_images(ImageText::Kind::before_text, 2);
   const auto rows = std::make_shared<const DocumentRows>(
       file_of({before_text({"grey.png"}, 1, 2), before_text({}, 2, 2)}),
       DocumentRowsOptions{.length = 10, .packing = true, .images = images});
@@ -173,7 +173,7 @@ TEST_F(RowImagesTest, HaveABlockForEachPackedPrompt) {
 }
 
 TEST_F(RowImagesTest, AreRoundedToBfloat16) {
-  const RowImages images = row_images(ImageText::before_text, 1);
+  const RowImages images = row_images(ImageText::Kind::before_text, 1);
   const auto rows =
       std::make_shared<const DocumentRows>(file_of({before_text({"grey.png"}, 1, 1)}),
                                            DocumentRowsOptions{.length = 8, .images = images});
@@ -190,14 +190,14 @@ TEST_F(RowImagesTest, AreRoundedToBfloat16) {
 TEST_F(RowImagesTest, ArePackedWithinTheirSlots) {
   std::mt19937_64 random(3);
   const std::vector<std::string> names = {"grey.png", "palette.png", "one_pixel.png"};
-  for (ImageText::Kind kind : {ImageText::before_text, ImageText::in_text}) {
+  for (ImageText::Kind kind : {ImageText::Kind::before_text, ImageText::Kind::in_text}) {
     std::vector<WithImages> documents;
     std::multiset<std::vector<int32_t>> expected;
     for (int32_t i = 0; i < 400; ++i) {
       std::vector<std::string> images(random() % 4);
       for (std::string& name : images) name = names[random() % names.size()];
       const int length = static_cast<int>(1 + random() % 6);
-      documents.push_back(kind == ImageText::before_text
+      documents.push_back(kind == ImageText::Kind::before_text
                               ? before_text(images, length, 2, 100 + 16 * i)
                               : in_text(images, length, 100 + 16 * i));
       const auto& tokens = documents.back().tokens;
@@ -237,19 +237,21 @@ TEST_F(RowImagesTest, ArePackedWithinTheirSlots) {
 TEST_F(RowImagesTest, LeaveOutWhatHasTooMany) {
   const auto file = file_of({before_text({"grey.png", "grey.png"}, 1, 1),
                              before_text({"grey.png"}, 1, 1), before_text({}, 1, 1)});
-  const DocumentRows rows(file, {.length = 12, .images = row_images(ImageText::before_text, 1)});
+  const DocumentRows rows(file,
+                          {.length = 12, .images = row_images(ImageText::Kind::before_text, 1)});
   EXPECT_EQ(rows.count(), 2);
   EXPECT_EQ(rows.counts().too_many_images, 1);
   EXPECT_EQ(rows.counts().images, 1);
   const auto all = file_of({before_text({"grey.png", "grey.png"}, 1, 1)});
   EXPECT_THAT(message_of<DataError>([&] {
-                DocumentRows(all, {.length = 12, .images = row_images(ImageText::before_text, 1)});
+                DocumentRows(all,
+                             {.length = 12, .images = row_images(ImageText::Kind::before_text, 1)});
               }),
               HasSubstr("1 with more than the 1 images of a row (max_num_images_per_example)"));
 }
 
 TEST_F(RowImagesTest, AreNeverCut) {
-  const RowImages images = row_images(ImageText::in_text, 2);
+  const RowImages images = row_images(ImageText::Kind::in_text, 2);
   const std::vector<WithImages> documents = {in_text({"grey.png"}, 9),
                                              in_text({"grey.png", "grey.png"}, 4), in_text({}, 20),
                                              in_text({"grey.png"}, 3)};
@@ -277,7 +279,7 @@ TEST_F(RowImagesTest, AreNeverCut) {
 }
 
 TEST_F(RowImagesTest, AreNotWhatTheTokensSay) {
-  const RowImages images = row_images(ImageText::before_text, 2);
+  const RowImages images = row_images(ImageText::Kind::before_text, 2);
   for (const WithImages& document :
        {WithImages{{kImage, 1, 2}, {0, 0, 1}},
         {{kImage, 1, 2}, {0, 0, 1}, {"grey.png"}},
@@ -297,7 +299,7 @@ TEST_F(RowImagesTest, AreNotWhatTheTokensSay) {
 }
 
 TEST_F(RowImagesTest, AreDecodedOnlyForRowsThatHavePixels) {
-  const RowImages images = row_images(ImageText::before_text, 1);
+  const RowImages images = row_images(ImageText::Kind::before_text, 1);
   const auto rows =
       std::make_shared<const DocumentRows>(file_of({before_text({"baseline.jpg"}, 1, 1)}),
                                            DocumentRowsOptions{.length = 8, .images = images});
@@ -310,7 +312,7 @@ TEST_F(RowImagesTest, AreDecodedOnlyForRowsThatHavePixels) {
 }
 
 TEST_F(RowImagesTest, DoNotDependOnThreads) {
-  const RowImages images = row_images(ImageText::before_text, 2);
+  const RowImages images = row_images(ImageText::Kind::before_text, 2);
   std::vector<WithImages> documents;
   for (int32_t i = 0; i < 40; ++i)
     documents.push_back(before_text({i % 2 ? "grey.png" : "baseline.jpg"}, 1 + i % 3, 2, 100 + i));
@@ -348,7 +350,7 @@ TEST(ReadRows, PassOnWhatTheFirstThatFailsThrows) {
 }
 
 TEST(SyntheticBatches, HaveImagesInEachRow) {
-  for (ImageText::Kind kind : {ImageText::before_text, ImageText::in_text}) {
+  for (ImageText::Kind kind : {ImageText::Kind::before_text, ImageText::Kind::in_text}) {
     const RowImages images = row_images(kind, 2);
     const BatchSchema schema = schema_of(images, {3, 32});
     const BatchSource source = synthetic_batches(schema, 20, 5, {}, images);
@@ -363,7 +365,7 @@ TEST(SyntheticBatches, HaveImagesInEachRow) {
         blocks.insert(batch[kBlocks][i]);
       }
       EXPECT_EQ(row_of(batch, kImagePlaces, row), places);
-      EXPECT_EQ(blocks.size(), kind == ImageText::before_text ? 1u : 2u);
+      EXPECT_EQ(blocks.size(), kind == ImageText::Kind::before_text ? 1u : 2u);
       EXPECT_FALSE(blocks.contains(0));
     }
     const auto& values = std::get<std::vector<float>>(batch.inputs.at(kPixelValues));
@@ -384,7 +386,7 @@ TEST(SyntheticBatches, HaveImagesInEachRow) {
     EXPECT_EQ(row_of(other, kTokens, 0), row_of(batch, kTokens, 1));
     EXPECT_EQ(row_of(other, kBlocks, 0), row_of(batch, kBlocks, 1));
   }
-  const RowImages images = row_images(ImageText::in_text, 2);
+  const RowImages images = row_images(ImageText::Kind::in_text, 2);
   EXPECT_THAT(message_of<ConfigError>([&] {
                 synthetic_batches(schema_of(images, {1, 9}), 20, 5, {}, images);
               }),

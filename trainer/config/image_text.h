@@ -7,10 +7,10 @@
 namespace longshore::trainer {
 
 inline data::ImageText image_text(const models::VisionConfig& vision) {
-  return {
-      .kind = vision.family->has_prefix ? data::ImageText::before_text : data::ImageText::in_text,
-      .image_token = static_cast<int32_t>(vision.image_token),
-      .tokens_per_image = vision.image_tokens};
+  return {.kind = vision.family->has_prefix ? data::ImageText::Kind::before_text
+                                            : data::ImageText::Kind::in_text,
+          .image_token = static_cast<int32_t>(vision.image_token),
+          .tokens_per_image = vision.image_tokens};
 }
 
 }  // namespace longshore::trainer

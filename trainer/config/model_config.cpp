@@ -44,7 +44,7 @@ models::VisionConfig vision_config(const Config& config) {
   models::VisionConfig vision = config.vision;
   vision.family = models::vision_family_of(*config.model.family);
   vision.images = config.per_device_batch_size * config.max_num_images_per_example;
-  if (!vision.family->pools) vision.image_tokens = vision.patches();
+  vision.image_tokens = rows_of_image(*vision.family, vision);
   return vision;
 }
 

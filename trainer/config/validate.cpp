@@ -107,8 +107,7 @@ void check_tower(const Config& config) {
            "an id below " + described(config, "vocab_size") + ", for " +
                described(config, "use_multimodal"));
   }
-  const bool pools = models::vision_family_of(*config.model.family)->pools;
-  if (pools && !models::pools_evenly(vision)) {
+  if (models::vision_family_of(*config.model.family)->pools && !models::pools_evenly(vision)) {
     refuse(config, "mm_tokens_per_image",
            "the square of a divisor of " + std::to_string(vision.side()) +
                ", the patches across an image");
@@ -213,9 +212,8 @@ std::string looked_for_tokenizer(const Config& config) {
 
 void check_room_for_images(const Config& config) {
   const models::VisionConfig& vision = config.vision;
-  const bool pools = models::vision_family_of(*config.model.family)->pools;
-  const int64_t tokens = pools ? vision.image_tokens : vision.patches();
-  if (tokens >= config.max_target_length / config.max_num_images_per_example) {
+  const int64_t tokens = rows_of_image(*models::vision_family_of(*config.model.family), vision);
+  if (tokens * config.max_num_images_per_example >= config.max_target_length) {
     refuse(config, "max_target_length",
            "more than " + std::to_string(config.max_num_images_per_example) + " times the " +
                std::to_string(tokens) + " tokens of an image, for " +

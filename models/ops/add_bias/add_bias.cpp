@@ -29,7 +29,7 @@ bool ends_with(const Shape& x, const Shape& bias) {
 
 Types infer(const std::any&, std::span<const Type> in) {
   expect_inputs(in, 2, 2, "add_bias");
-  expect(ends_with(in[0].shape, in[1].shape), "add_bias", "x [.., F] and b [F] do not fit");
+  expect(ends_with(in[0].shape, in[1].shape), "add_bias", "b is not what x ends with");
   expect(in[0].dtype == in[1].dtype, "add_bias", "x and b differ in dtype");
   return {in[0]};
 }

@@ -75,15 +75,17 @@ void vjp(Backward& backward, const Node& node) {
 }
 
 // Two products of the visible scores forward, five backward. Causal attention counts half of T×T,
-// and a window of W takes from that the half of (T-W)×(T-W); a full mask counts all. What segments
-// hide and blocks show is the batch's, and not counted.
+// and a window of W takes from that the half of (T-W)×(T-W); a full mask counts all, and so do
+// blocks, since cuDNN computes all of T×T for them. What segments hide is the batch's, and not
+// counted.
 double scores(std::span<const Type> in, const std::any& any) {
   const AttentionOptions& options = attrs_of(any).options;
   const Shape& q = in[0].shape;
   double length = static_cast<double>(q[1]);
-  double hidden = options.window == 0 ? 0 : std::max(length - options.window, 0.);
-  const double share = options.mask == AttentionMask::full ? 1 : 0.5;
-  return share * q[0] * (length * length - hidden * hidden) * (q[2] / options.head_dim);
+  const bool is_causal = options.mask == AttentionMask::causal;
+  double hidden = is_causal && options.window > 0 ? std::max(length - options.window, 0.) : 0;
+  return (is_causal ? 0.5 : 1) * q[0] * (length * length - hidden * hidden) *
+         (q[2] / options.head_dim);
 }
 
 Cost cost(const std::any& any, std::span<const Type> in, std::span<const Type> out) {

@@ -21,8 +21,8 @@ constexpr int64_t kAlignment = 512;
 
 struct Sizes {
   AttentionAttrs attrs;
-  int64_t b, t, h, g, d,
-      group;  // as in models/ops/attention/attention.h; query heads of a key/value head
+  int64_t b, t, h, g, d;  // as in models/ops/attention/attention.h
+  int64_t group;          // query heads of a key/value head
   Dtype dtype;
 
   Sizes(const AttentionAttrs& attrs, const Type& q, const Type& k)

@@ -120,8 +120,9 @@ CudnnAttention whole_batch(const AttentionAttrs& attrs, const Type& q, const Typ
           .deterministic = options.deterministic};
 }
 
-// So many rows at most that their masks take no more than this.
-constexpr int64_t kMaskBytes = int64_t{256} << 20;
+// So many rows at most that their masks take no more than the first; a row whose mask takes more
+// than the second, from 16,385 positions on, is computed by blocks, which need none.
+constexpr int64_t kMaskBytes = int64_t{256} << 20, kMostMaskBytes = int64_t{512} << 20;
 
 int64_t most_rows(const CudnnAttention& attention) {
   return attention.is_masked ? kMaskBytes / mask_row_bytes(attention.length) : attention.rows;
@@ -176,6 +177,7 @@ CudnnGpus cudnn_serves_on(const AttentionAttrs& attrs, const Type& q, const Type
   if (pass == CudnnPass::backward && part.window != 0 && flash_serves(attrs, q.dtype) &&
       share_of_scores(part.window, length) < kLeastShare)
     return CudnnGpus::none;
+  if (part.is_masked && mask_row_bytes(length) > kMostMaskBytes) return CudnnGpus::none;
   int64_t bytes = 0;  // of a query head, that grow with the length
   if (part.is_masked) bytes = score_gradient_bytes(length);
   if (pass == CudnnPass::backward) bytes = std::max(bytes, dq_bytes(part));

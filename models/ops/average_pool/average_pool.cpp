@@ -26,8 +26,9 @@ const Attrs& attrs_of(const std::any& attrs) { return std::any_cast<const Attrs&
 Types infer(const std::any& any, std::span<const Type> in) {
   const auto [window, side] = attrs_of(any);
   expect_inputs(in, 1, 1, "average_pool");
-  expect(in[0].shape.rank() == 3 && in[0].shape[1] == side * side && side % window == 0,
-         "average_pool", "x is not [N,S*S,C], or windows do not fit into S");
+  expect(
+      in[0].shape.rank() == 3 && in[0].shape[1] == side * side && window > 0 && side % window == 0,
+      "average_pool", "x is not [N,S*S,C], or windows do not fit into S");
   return {{in[0].shape.with(1, side / window * (side / window)), in[0].dtype}};
 }
 

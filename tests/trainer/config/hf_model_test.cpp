@@ -123,7 +123,8 @@ TEST(ModelKeys, ThePadTokenIsThatOfTheWeights) {
   EXPECT_EQ(config_of(start + "model_name: llama3.1_8b\n").model.pad_token, 5);
   EXPECT_EQ(config_of(start + "pad_token_id: -1\n").model.pad_token, std::nullopt);
   EXPECT_EQ(config_of("model_name: llama3.1_8b\n").model.pad_token, std::nullopt);
-  EXPECT_EQ(config_of("model_name: llama3.1_8b\nload_parameters_path: none\n").model.pad_token, std::nullopt);
+  EXPECT_EQ(config_of("model_name: llama3.1_8b\nload_parameters_path: none\n").model.pad_token,
+            std::nullopt);
   EXPECT_THAT(message_of<ConfigError>([&] { config_of(start + "pad_token_id: 100000\n"); }),
               HasSubstr("less than vocab_size"));
 }

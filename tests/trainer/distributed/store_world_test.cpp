@@ -20,6 +20,9 @@
 #include "tests/message_of.h"
 #include "tests/trainer/distributed/store_worlds.h"
 
+// The store's daemon in LibTorch keeps buffers of connections that broke off.
+extern "C" const char* __lsan_default_suppressions() { return "leak:c10d::detail::UvTcpSocket"; }
+
 namespace longshore::trainer {
 namespace {
 

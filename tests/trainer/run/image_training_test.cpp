@@ -102,6 +102,7 @@ TEST_F(ImageTraining, LearnsWhatStandsInThePicturesAlone) {
   const nlohmann::json summary =
       nlohmann::json::parse(data::read_file(run("squares") / "summary.json"));
   EXPECT_LT(summary.at("validation_loss").get<double>(), 0.1) << result.output;
+  EXPECT_LT(summary.at("data_wait_fraction").get<double>(), 0.01) << result.output;
   std::ifstream lines_of_unseen(unseen);
   std::string line;
   for (int i = 0; i < 6 && std::getline(lines_of_unseen, line); ++i) {

@@ -137,7 +137,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Recipe{"paligemma2_3b", "gemma_bpe", "model", {"<image>"}},
                     Recipe{"paligemma2_3b_lora", "gemma_bpe", "adapter", {"<image>"}},
                     Recipe{"paligemma2_10b", "gemma_bpe", "model", {"<image>"}},
+                    Recipe{"paligemma2_10b_lora", "gemma_bpe", "adapter", {"<image>"}},
                     Recipe{"paligemma2_28b", "gemma_bpe", "model", {"<image>"}},
+                    Recipe{"paligemma2_28b_lora", "gemma_bpe", "adapter", {"<image>"}},
                     Recipe{"gemma3_4b_vision_lora",
                            "gemma_bpe",
                            "adapter",
@@ -152,6 +154,21 @@ TEST(Recipe, Llama8BFitsACardOf24GB) {
   EXPECT_LE(plan.memory[MemoryKind::device].peak_bytes, 22 * kGibibyte);
   EXPECT_LE(plan.memory[MemoryKind::pinned_host].peak_bytes, 60 * kGibibyte);
   EXPECT_TRUE(plan.room.fits()) << fits_text(plan.room);
+}
+
+// Under no policy, since nothing before the decoder is trained; where all is, policies differ.
+TEST(Recipe, AFrozenTowerKeepsNothing) {
+  auto kept = [](const std::string& tower_policy, const std::string& mask) {
+    const Config config = load_config(
+        "paligemma2_3b.yml",
+        std::vector<std::string>{"remat_policy_for_vit=" + tower_policy,
+                                 "trainable_parameters_mask=" + mask, "hardware=tpu_v5p"},
+        kConfigs);
+    return plan_chosen_policy({config, models::Target::cuda}).memory[MemoryKind::device].peak_bytes;
+  };
+  const std::string attention = "['language_model.*self_attn']";
+  EXPECT_EQ(kept("none", attention), kept("full", attention));
+  EXPECT_GT(kept("none", "[]"), kept("full", "[]"));
 }
 
 }  // namespace

@@ -56,6 +56,7 @@ int main(int argc, char** argv) {
   app.add_option("--image", request.images,
                  "a PNG or JPEG file that the prompt is about, for a model that reads images; may "
                  "be given several times")
+      ->allow_extra_args(false)
       ->check(CLI::ExistingFile);
   app.add_option(
       "--chat-template", request.chat_template,

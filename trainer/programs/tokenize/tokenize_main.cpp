@@ -194,7 +194,8 @@ int main(int argc, char** argv) {
       ->needs(output);
   app.add_option("--max-image-pixels", arguments.options.max_image_pixels,
                  "width times height that an image may have")
-      ->check(CLI::Range(int64_t{1}, longshore::data::kMaxImagePixels))
+      ->check(
+          CLI::Range(int64_t{1}, longshore::data::kMaxImageSide * longshore::data::kMaxImageSide))
       ->capture_default_str()
       ->needs(output);
   app.add_option("--add-bos-eos", arguments.add_bos_eos,

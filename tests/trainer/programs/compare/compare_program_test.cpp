@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tests/data/temporary_folder.h"
+#include "tests/trainer/run/colored_squares.h"
 #include "tests/trainer/run_program.h"
 
 namespace longshore::trainer {
@@ -49,6 +50,18 @@ TEST(CompareProgram, MeasuresPoliciesInWorkloads) {
   EXPECT_EQ(all["plans"][1]["policy"], "qkv_proj_offloaded");
   EXPECT_EQ(all["plans"][1]["workload"], "per_device_batch_size=1");
   EXPECT_TRUE(data::read_file(folder / "c.html").ends_with("</html>\n"));
+}
+
+// With synthetic ones: neither the recipe's folder nor its data is there.
+TEST(CompareProgram, MeasuresARecipeWithImages) {
+  const ProgramResult result = run_compare(
+      std::string("--config paligemma2_3b.yml --steps 2 --rounds 1 --policies "
+                  "full,qkv_proj_offloaded load_parameters_path= backend=cpu image_token_id=887 "
+                  "max_target_length=48 per_device_batch_size=2 peak_tflops_per_device=1") +
+      kSmallImageModel);
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  for (const char* word : {"the same to the bit", "to the byte"})
+    EXPECT_TRUE(contains(result.output, word)) << word << "\n" << result.output;
 }
 
 TEST(CompareProgram, GivesAsManyTurnsAsRounds) {
