@@ -79,8 +79,9 @@ TEST(Vision, BothSpellingsSayTheSame) {
   // Text alone is another model, or none.
   EXPECT_FALSE(parse_hf_config(read("gemma3_vision/config.json")).vision);
   EXPECT_EQ(message_of<DataError>([] { parse_hf_config(paligemma().dump()); }),
-            "model_type: found \"paligemma\", expected a model of text: this one sees no text as "
-            "its text model would");
+            "model_type: found \"paligemma\", expected a model of text where images are not read "
+            "(use_multimodal=false, or no pixel_values): this one sees no text as its text model "
+            "would");
 }
 
 // All that the goldens know.

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """A model of images that transformers wrote is fine-tuned, and transformers reads what came out.
 
-usage: image_model.py TRAIN PROBE CONVERT
+usage: image_model.py TRAIN PROBE CONVERT GENERATE
 
 A small PaliGemma 2 with random weights learns what color the square in a picture has. Loaded by
 transformers the trained folder gives probe's logits, within 1e-5 of the largest, and its greedy texts
 name the colors of squares that were not trained on. Then the recipes with images run on small models
 of their families for two steps: transformers gives probe's logits again, and what changed is what was
-to be trained.
+to be trained. What generate says of two images is transformers' greedy text, token by token.
 """
 
 import json
@@ -111,7 +111,8 @@ def paligemma2(folder):
 
 def gemma3(folder):
     config = transformers.Gemma3Config(
-        text_config=dict(TEXT, num_hidden_layers=7, rope_scaling={"rope_type": "linear", "factor": 8.0}), vision_config=dict(VISION), mm_tokens_per_image=4,
+        text_config=dict(TEXT, num_hidden_layers=7, rope_scaling={"rope_type": "linear", "factor": 8.0}),
+        vision_config=dict(VISION), mm_tokens_per_image=4,
         image_token_index=IMAGE, boi_token_index=START, eoi_token_index=END)
     write_model(transformers.Gemma3ForConditionalGeneration(config), folder)
     write_tokenizer(folder, ["<image_soft_token>", "<start_of_image>", "<end_of_image>"])
@@ -153,6 +154,36 @@ def named(folder, pictures):
     return tokenizer.batch_decode(said[:, ids.shape[1]:], skip_special_tokens=True)
 
 
+def greedy(folder, ids, pictures, tokens, count):
+    """The tokens with which transformers goes on, of the first `count`: others are no text."""
+    with torch.no_grad():
+        types = (ids == IMAGE).long() if tokens == 4 else torch.zeros_like(ids)
+        said = loaded(folder).generate(input_ids=ids, attention_mask=torch.ones_like(ids), token_type_ids=types,
+                                       pixel_values=pixel_values(pictures), max_new_tokens=12, do_sample=False,
+                                       eos_token_id=-1, pad_token_id=0,
+                                       suppress_tokens=list(range(count, TEXT["vocab_size"])))
+    return said[0, ids.shape[1]:]
+
+
+def expect_same_text(folder, generate, images, pictures, tokens):
+    """Of generate and of transformers, about two images."""
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"))
+    if tokens == 4:
+        image = f"\n\n<start_of_image>{'<image_soft_token>' * tokens}<end_of_image>\n\n"
+        text = f"<bos><start_of_turn>user\n{image}{image}{QUESTION}<end_of_turn>\n<start_of_turn>model\n"
+    else:
+        text = f"{'<image>' * (2 * tokens)}<bos>{QUESTION}\n"
+    ids = tokenizer.encode(text, add_special_tokens=False)
+    expected = greedy(folder, torch.tensor([ids]), pictures[:2], tokens, len(tokenizer))
+    ends = [tokenizer.convert_tokens_to_ids(name) for name in ("<eos>", "<end_of_turn>")]
+    assert not set(ends) & set(expected.tolist()), "a text that ends early says little"
+    found = run(generate, "--model", folder, "--prompt", QUESTION, "--temperature", 0, "--max-tokens", 12,
+                "--image", images / "0.png", "--image", images / "1.png", "use_multimodal=true", "dtype=float32",
+                "backend=cpu", *(["--chat-template", "gemma"] if tokens == 4 else []))
+    text = tokenizer.decode(expected, skip_special_tokens=True)
+    assert found.rstrip("\n") == text.rstrip("\n"), f"{folder}: found {found!r}, expected {text!r}"
+
+
 def expect_same_logits(folder, probe, probed, pictures, work, tokens):
     """Of transformers and of probe, which is told `probed`; returns by how much they differ."""
     draw = torch.Generator().manual_seed(1)
@@ -183,9 +214,10 @@ def learn_colors(train, probe, work):
     paligemma2(base)
     lines, pictures = squares(work / "seen", 200, 1, suffix_line)
     unseen_lines, unseen = squares(work / "unseen", 24, 2, suffix_line)
-    run(train, "--config", "paligemma2_3b.yml", *SMALL, *PALIGEMMA2, "trainable_parameters_mask=[]", "per_device_batch_size=16",
-        "steps=150", "learning_rate=3e-3", "learning_rate_schedule_steps=150", f"load_parameters_path={base}",
-        f"tokenizer_path={base}", f"dataset_path={lines}", f"eval_dataset_path={unseen_lines}",
+    run(train, "--config", "paligemma2_3b.yml", *SMALL, *PALIGEMMA2, "trainable_parameters_mask=[]",
+        "per_device_batch_size=16", "steps=150", "learning_rate=3e-3", "learning_rate_schedule_steps=150",
+        f"load_parameters_path={base}", f"tokenizer_path={base}", f"dataset_path={lines}",
+        f"eval_dataset_path={unseen_lines}",
         f"base_output_directory={runs}", "run_name=squares")
     loss = json.loads((runs / "squares" / "summary.json").read_text())["validation_loss"]
     assert loss < 0.1, f"validation loss {loss}, expected less than 0.1"
@@ -196,7 +228,7 @@ def learn_colors(train, probe, work):
     print(f"squares: validation loss {loss:.2g}, logits differ by {difference:.2g}, {len(unseen)} named right")
 
 
-def few_steps(train, probe, convert, recipe, write, tokens, keys, line_of, is_trained, work):
+def few_steps(train, probe, convert, generate, recipe, write, tokens, keys, line_of, is_trained, work):
     base, runs = work / "base", work / "runs"
     write(base)
     lines, pictures = squares(work / "data", 8, 3, line_of)
@@ -210,6 +242,7 @@ def few_steps(train, probe, convert, recipe, write, tokens, keys, line_of, is_tr
         run(convert, "--from", base, "--adapter", adapter, "--to", folder, "use_multimodal=true")
         probed = ["--model", base, "--adapter", adapter]
     difference = expect_same_logits(folder, probe, probed, pictures, work, tokens)
+    expect_same_text(folder, generate, work / "data", pictures, tokens)
     old, new = (loaded(path).state_dict() for path in (base, folder))  # by one spelling of names
     changed = {name for name in new if not torch.equal(new[name], old[name])}
     expected = {name for name in new if is_trained(name)}
@@ -218,7 +251,7 @@ def few_steps(train, probe, convert, recipe, write, tokens, keys, line_of, is_tr
 
 
 def main():
-    train, probe, convert = sys.argv[1:]
+    train, probe, convert, generate = sys.argv[1:]
     torch.set_num_threads(2)
     torch.manual_seed(1)
     transformers.logging.set_verbosity_error()
@@ -232,7 +265,8 @@ def main():
             ("paligemma2_3b_lora", paligemma2, 16, PALIGEMMA2, suffix_line, attention),
             ("gemma3_4b_vision_lora", gemma3, 4, GEMMA3, chat_line, layers)):
         with tempfile.TemporaryDirectory() as name:
-            few_steps(train, probe, convert, recipe, write, tokens, keys, line_of, trained.search, pathlib.Path(name))
+            few_steps(train, probe, convert, generate, recipe, write, tokens, keys, line_of, trained.search,
+                      pathlib.Path(name))
 
 
 main()
