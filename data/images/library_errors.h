@@ -18,8 +18,8 @@ struct LibraryError {
 };
 
 // Throws a DataError, "`where`: MESSAGE", when the library reports an error during `work`, or
-// std::bad_alloc where that is of memory. That
-// leaves `work` without the end of its scopes: it makes nothing that has a destructor.
+// std::bad_alloc where that is of memory. That leaves `work` without the end of its scopes: it
+// makes nothing that has a destructor.
 template <class Work>
 __attribute__((noinline)) void guarded(LibraryError& error, const char* where, const Work& work) {
   if (setjmp(error.jump) != 0) {

@@ -79,6 +79,11 @@ ImageTable::Range ImageTable::of_document(int64_t document) const {
   return {static_cast<int64_t>(first), static_cast<int64_t>(end - first)};
 }
 
+bool ImageTable::is_embedded(int64_t image) const {
+  const auto kind = value_at<uint64_t>(entries_, static_cast<size_t>(image) * kEntryBytes);
+  return kind == static_cast<uint64_t>(ImageSource::Kind::embedded);
+}
+
 ImageReference ImageTable::operator[](int64_t image) const {
   const auto entry = entries_.subspan(static_cast<size_t>(image) * kEntryBytes, kEntryBytes);
   const auto kind = value_at<uint64_t>(entry, 0), line_number = value_at<uint64_t>(entry, 8),

@@ -53,7 +53,8 @@ class ImageTable {
   int64_t count() const { return image_count_; }
   // The images of a document that is there.
   Range of_document(int64_t document) const;
-  // Of an image below count().
+  // Of an image below count(): whether the table holds its bytes, read without them, and all.
+  bool is_embedded(int64_t image) const;
   ImageReference operator[](int64_t image) const;
 
  private:

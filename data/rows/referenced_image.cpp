@@ -82,8 +82,8 @@ ImageReference refer_to_image(const ImageSource& source, int64_t line_number,
 
 bool has_images_of_these_sizes(const TokenFile& file) {
   for (int64_t number = 0; number < file.image_count(); ++number) {
+    if (file.has_embedded(number)) continue;
     const ImageReference reference = file.image(number);
-    if (reference.kind == ImageSource::Kind::embedded) continue;
     std::error_code error;
     const uintmax_t size = fs::file_size(path_of(file, reference), error);
     if (error || size != static_cast<uintmax_t>(reference.size)) return false;

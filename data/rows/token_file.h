@@ -79,6 +79,8 @@ class TokenFile {
   int64_t image_count() const { return images_ ? images_->count() : 0; }
   ImageTable::Range images(int64_t document) const;
   ImageReference image(int64_t number) const;
+  // Without reading its bytes.
+  bool has_embedded(int64_t number) const { return images_->is_embedded(number); }
 
   // Throws a DataError unless what follows the header has the hash that the header holds. Reads all
   // of it; returns early where `stop` asks for that, and at once before version 3, which has none.

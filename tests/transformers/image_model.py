@@ -212,13 +212,12 @@ def expect_same_logits(folder, probe, probed, pictures, work, tokens):
 def learn_colors(train, probe, work):
     base, runs = work / "base", work / "runs"
     paligemma2(base)
-    lines, pictures = squares(work / "seen", 200, 1, suffix_line)
+    lines, _ = squares(work / "seen", 200, 1, suffix_line)
     unseen_lines, unseen = squares(work / "unseen", 24, 2, suffix_line)
     run(train, "--config", "paligemma2_3b.yml", *SMALL, *PALIGEMMA2, "trainable_parameters_mask=[]",
         "per_device_batch_size=16", "steps=150", "learning_rate=3e-3", "learning_rate_schedule_steps=150",
         f"load_parameters_path={base}", f"tokenizer_path={base}", f"dataset_path={lines}",
-        f"eval_dataset_path={unseen_lines}",
-        f"base_output_directory={runs}", "run_name=squares")
+        f"eval_dataset_path={unseen_lines}", f"base_output_directory={runs}", "run_name=squares")
     loss = json.loads((runs / "squares" / "summary.json").read_text())["validation_loss"]
     assert loss < 0.1, f"validation loss {loss}, expected less than 0.1"
     folder = runs / "squares" / "model"

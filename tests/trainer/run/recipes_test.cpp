@@ -47,7 +47,7 @@ std::string small(const Config& recipe) {
            "dtype=float32 peak_tflops_per_device=1 use_multimodal=true mm_tokens_per_image=4 "
            "image_token_id=887 ";
   if (recipe.model.window > 0) keys += "sliding_window_size=32 ";
-  if (recipe.model.query_pre_attn_scalar > 0) keys += "query_pre_attn_scalar=16 ";
+  if (recipe.model.query_pre_attn_scalar) keys += "query_pre_attn_scalar=16 ";
   return keys;
 }
 
