@@ -6,38 +6,18 @@
 
 namespace longshore::models {
 
-// Each in the file of its name in tests/models/ops/.
-extern const OpRecord linear_record, rms_norm_record, rope_record, attention_record,
-    cached_attention_record, swiglu_record, gelu_record, add_record, add_bias_record, scale_record,
-    soft_cap_record, sum_record, mean_square_error_record, l2_penalty_record, embedding_record,
-    linear_cross_entropy_record, square_sum_record, update_record, layer_norm_record, rows_record,
-    average_pool_record;
+// The build lists the files of tests/models/ops/, each with the record of its name.
+#define RECORD(name) extern const OpRecord name##_record;
+#include "op_records.inc"
+#undef RECORD
 
 namespace {
 
 // In the order in which cases run.
 constexpr const OpRecord* kRecords[] = {
-    &linear_record,
-    &rms_norm_record,
-    &rope_record,
-    &attention_record,
-    &cached_attention_record,
-    &swiglu_record,
-    &gelu_record,
-    &add_record,
-    &add_bias_record,
-    &scale_record,
-    &soft_cap_record,
-    &sum_record,
-    &mean_square_error_record,
-    &l2_penalty_record,
-    &embedding_record,
-    &linear_cross_entropy_record,
-    &square_sum_record,
-    &update_record,
-    &layer_norm_record,
-    &rows_record,
-    &average_pool_record,
+#define RECORD(name) &name##_record,
+#include "op_records.inc"
+#undef RECORD
 };
 
 std::vector<OpCase> collect(std::vector<OpCase> (*OpRecord::*cases)()) {

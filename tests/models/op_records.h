@@ -1,6 +1,6 @@
 // An OpRecord is what tests know of an op and of those that share its file: how far kernels may be
 // from the reference, how they are emulated, and programs that show them. It is in
-// tests/models/ops/, by the name of the op's source in models/ops/; op_records.cpp lists all.
+// tests/models/ops/, by the name of the op's source in models/ops/, and that name is the record's.
 #pragma once
 
 #include <cstdint>

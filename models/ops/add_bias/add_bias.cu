@@ -1,4 +1,4 @@
-#include "models/ops/add_bias/add_bias_body.h"
+#include "models/ops/add_bias/add_bias_kernels.h"
 #include "models/ops/kernels/cuda_group.cuh"
 
 namespace longshore::models {

@@ -1,4 +1,4 @@
-#include "models/ops/average_pool/average_pool_body.h"
+#include "models/ops/average_pool/average_pool_kernels.h"
 #include "models/ops/kernels/cuda_group.cuh"
 
 namespace longshore::models {

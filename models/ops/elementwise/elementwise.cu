@@ -1,4 +1,4 @@
-#include "models/ops/elementwise/elementwise_body.h"
+#include "models/ops/elementwise/elementwise_kernels.h"
 #include "models/ops/kernels/cuda_group.cuh"
 
 namespace longshore::models {

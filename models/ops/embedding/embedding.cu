@@ -1,4 +1,4 @@
-#include "models/ops/embedding/embedding_body.h"
+#include "models/ops/embedding/embedding_kernels.h"
 #include "models/ops/kernels/cuda_group.cuh"
 
 namespace longshore::models {

@@ -1,5 +1,5 @@
 #include "models/ops/kernels/cuda_group.cuh"
-#include "models/ops/layer_norm/layer_norm_body.h"
+#include "models/ops/layer_norm/layer_norm_kernels.h"
 
 namespace longshore::models {
 

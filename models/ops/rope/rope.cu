@@ -1,5 +1,5 @@
 #include "models/ops/kernels/cuda_group.cuh"
-#include "models/ops/rope/rope_body.h"
+#include "models/ops/rope/rope_kernels.h"
 
 namespace longshore::models {
 

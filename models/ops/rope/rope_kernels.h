@@ -6,6 +6,9 @@
 
 #include "base/device.h"
 #include "models/ir/op.h"
+#include "models/ops/kernels/float_types.h"
+#include "models/ops/kernels/thread_group.h"
+#include "models/ops/kernels/vectors.h"
 #include "models/ops/rope/rope.h"
 
 namespace longshore::models {
@@ -52,5 +55,97 @@ RopeArguments rope_arguments(const KernelCall& call);
 // Into a cudaStream_t; throw Error when the launch fails.
 void launch_rope_table(const RopeTableArguments& arguments, void* stream);
 void launch_rope(const RopeArguments& arguments, void* stream);
+
+// --- bodies, and how they are launched
+
+// A block makes the frequencies once, for a range of tokens.
+struct RopeTableBody {
+  static constexpr int kThreads = kBlockThreads;
+  static constexpr int64_t kTokens = 64;
+  RopeTableArguments a;
+  bool has_scratch;  // where not, the frequencies are made for each angle
+
+  template <class Group>
+  LONGSHORE_BODY void operator()(Group& group, int64_t index) const {
+    const int64_t half = a.frequencies.half, first = index * kTokens;
+    const int64_t tokens = a.tokens - first < kTokens ? a.tokens - first : kTokens;
+    double* frequencies = has_scratch ? group.template scratch<double>() : nullptr;
+    if (frequencies) group.for_each(half, [&](int64_t i) { frequencies[i] = a.frequencies(i); });
+    group.sync();
+    group.for_each(tokens * half, [&](int64_t at) {
+      const auto pair = static_cast<uint32_t>(at), pairs = static_cast<uint32_t>(half);
+      const int64_t token = first + pair / pairs, i = pair % pairs;
+      const double angle = a.positions[token] * (frequencies ? frequencies[i] : a.frequencies(i));
+      a.cos[token * half + i] = static_cast<float>(std::cos(angle));
+      a.sin[token * half + i] = static_cast<float>(std::sin(angle));
+    });
+  }
+};
+
+// A block has a range of tokens; a thread rotates the pairs it reads, a vector of them at a time.
+template <class T, int kVector>
+struct RopeBody {
+  static constexpr int kThreads = kBlockThreads;
+  RopeArguments a;
+  int64_t tokens;  // of a block
+
+  // As many tokens as keep all threads of a block busy.
+  static int64_t tokens_of_block(const RopeArguments& a) {
+    const int64_t vectors = a.heads * (a.half / kVector);
+    return vectors < 2 * kThreads ? 2 * kThreads / vectors : 1;
+  }
+
+  template <class Group>
+  LONGSHORE_BODY void operator()(Group& group, int64_t index) const {
+    const int64_t first = index * tokens;
+    const int64_t here = a.tokens - first < tokens ? a.tokens - first : tokens;
+    const auto of_head = static_cast<uint32_t>(a.half / kVector);
+    const auto of_token = static_cast<uint32_t>(a.heads) * of_head;
+    group.for_each(here * of_token, [&](int64_t i) {
+      const auto vector = static_cast<uint32_t>(i);
+      const int64_t token = first + vector / of_token, head = vector % of_token / of_head;
+      rotate(token, head, vector % of_head * kVector);
+    });
+  }
+
+  // kVector pairs from pair i of a head on.
+  LONGSHORE_BODY void rotate(int64_t token, int64_t head, int64_t i) const {
+    const int64_t at = (token * a.heads + head) * 2 * a.half + i;
+    const T* x = static_cast<const T*>(a.x) + at;
+    T* out = static_cast<T*>(a.out) + at;
+    float first[kVector], second[kVector], cos[kVector], sin[kVector];
+    load_vector(x, first);
+    load_vector(x + a.half, second);
+    load_vector(a.cos + token * a.half + i, cos);
+    load_vector(a.sin + token * a.half + i, sin);
+    for (int k = 0; k < kVector; ++k) {
+      const float s = a.sign * sin[k], one = first[k], other = second[k];
+      first[k] = one * cos[k] - other * s;
+      second[k] = other * cos[k] + one * s;
+    }
+    store_vector(out, first);
+    store_vector(out + a.half, second);
+  }
+};
+
+template <class Launcher>
+void launch(const RopeTableArguments& a, const Launcher& launcher) {
+  const int64_t scratch = a.frequencies.half * static_cast<int64_t>(sizeof(double));
+  const bool has_scratch = scratch <= kMaxScratchBytes;
+  launcher(RopeTableBody{a, has_scratch}, ceil_div(a.tokens, RopeTableBody::kTokens),
+           has_scratch ? scratch : 0);
+}
+
+template <class Launcher>
+void launch(const RopeArguments& a, const Launcher& launcher) {
+  with_float_type(a.dtype, [&]<class T>(T) {
+    const bool fit = a.half % kVectorOf<T> == 0 && all_aligned({a.x, a.cos, a.sin, a.out});
+    with_vectors<T>(fit, [&]<int kVector>(std::integral_constant<int, kVector>) {
+      using Body = RopeBody<T, kVector>;
+      const int64_t tokens = Body::tokens_of_block(a);
+      launcher(Body{a, tokens}, ceil_div(a.tokens, tokens));
+    });
+  });
+}
 
 }  // namespace longshore::models

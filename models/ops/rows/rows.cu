@@ -1,5 +1,5 @@
 #include "models/ops/kernels/cuda_group.cuh"
-#include "models/ops/rows/rows_body.h"
+#include "models/ops/rows/rows_kernels.h"
 
 namespace longshore::models {
 

@@ -1,5 +1,5 @@
 #include "models/ops/kernels/cuda_group.cuh"
-#include "models/ops/square_sum/square_sum_body.h"
+#include "models/ops/square_sum/square_sum_kernels.h"
 
 namespace longshore::models {
 

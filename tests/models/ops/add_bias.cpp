@@ -1,7 +1,7 @@
 #include "models/ops/add_bias/add_bias.h"
 
 #include "models/ir/trace.h"
-#include "models/ops/add_bias/add_bias_body.h"
+#include "models/ops/add_bias/add_bias_kernels.h"
 #include "models/ops/gelu.h"
 #include "tests/models/op_records.h"
 #include "tests/models/ops/case_parts.h"

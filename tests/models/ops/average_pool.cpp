@@ -2,7 +2,7 @@
 
 #include "models/ir/add.h"
 #include "models/ir/trace.h"
-#include "models/ops/average_pool/average_pool_body.h"
+#include "models/ops/average_pool/average_pool_kernels.h"
 #include "models/ops/gelu.h"
 #include "tests/models/op_records.h"
 #include "tests/models/ops/case_parts.h"

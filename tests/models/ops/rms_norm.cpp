@@ -2,7 +2,7 @@
 
 #include "models/ir/add.h"
 #include "models/ir/trace.h"
-#include "models/ops/rms_norm/rms_norm_body.h"
+#include "models/ops/rms_norm/rms_norm_kernels.h"
 #include "tests/models/op_records.h"
 #include "tests/models/ops/case_parts.h"
 #include "tests/models/ops/emulated.h"

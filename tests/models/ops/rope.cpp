@@ -3,7 +3,7 @@
 #include <ATen/ops/arange.h>
 
 #include "models/ir/trace.h"
-#include "models/ops/rope/rope_body.h"
+#include "models/ops/rope/rope_kernels.h"
 #include "tests/models/op_records.h"
 #include "tests/models/ops/case_parts.h"
 #include "tests/models/ops/emulated.h"

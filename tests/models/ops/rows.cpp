@@ -4,7 +4,7 @@
 
 #include "models/ir/trace.h"
 #include "models/ops/gelu.h"
-#include "models/ops/rows/rows_body.h"
+#include "models/ops/rows/rows_kernels.h"
 #include "tests/models/op_records.h"
 #include "tests/models/ops/case_parts.h"
 #include "tests/models/ops/emulated.h"

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "models/ir/trace.h"
-#include "models/ops/square_sum/square_sum_body.h"
+#include "models/ops/square_sum/square_sum_kernels.h"
 #include "tests/models/op_records.h"
 #include "tests/models/ops/case_parts.h"
 #include "tests/models/ops/emulated.h"
