@@ -33,7 +33,15 @@ std::vector<T> padded(const BatchInput& input, int64_t rows) {
   return values;
 }
 
+int64_t bytes(Element element) { return element == Element::bfloat16 ? 2 : 4; }
+
 }  // namespace
+
+int64_t bytes(const BatchSchema& schema) {
+  int64_t of_row = 0;
+  for (const BatchInput& input : schema.inputs) of_row += input.per_row * bytes(input.element);
+  return schema.shape.rows * of_row;
+}
 
 BatchSchema::BatchSchema(BatchShape shape)
     : shape(shape),

@@ -71,6 +71,9 @@ struct Batch {
   const std::vector<int32_t>& operator[](const std::string& name) const;
 };
 
+// Of the values of one batch.
+int64_t bytes(const BatchSchema& schema);
+
 // Rows of padding.
 Batch padding(const BatchSchema& schema);
 

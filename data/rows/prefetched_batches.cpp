@@ -27,8 +27,8 @@ void PrefetchedBatches::produce() {
     for (; produced_ < end_; ++produced_) {
       {
         std::unique_lock lock(mutex_);
-        changed_.wait(lock,
-                      [&] { return state_ == State::stopping || ready_.size() < kReadyBatches; });
+        changed_.wait(
+            lock, [&] { return state_ == State::stopping || std::ssize(ready_) < kReadyBatches; });
         if (state_ == State::stopping) return;
       }
       Batch batch = source_(produced_);

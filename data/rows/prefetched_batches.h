@@ -13,10 +13,11 @@
 namespace longshore::data {
 
 // Gives source(first), source(first + 1), ... up to but without source(end), in order. At most
-// kReadyBatches stand ready, so memory stays bounded however slow the consumer is.
+// kReadyBatches stand ready, the one that is being made among them, so memory stays bounded however
+// slow the consumer is.
 class PrefetchedBatches {
  public:
-  static constexpr size_t kReadyBatches = 2;
+  static constexpr int64_t kReadyBatches = 2;
 
   PrefetchedBatches(BatchSource source, int64_t first, int64_t end);
   ~PrefetchedBatches();

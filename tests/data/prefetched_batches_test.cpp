@@ -39,7 +39,7 @@ TEST(PrefetchedBatches, RunAheadButNotFar) {
   PrefetchedBatches prefetched(source, 0, 1000);
   for (int64_t taken = 0; taken < 20; ++taken) {
     // Without anybody asking, the thread makes just what may stand ready.
-    const int64_t expected = taken + static_cast<int64_t>(PrefetchedBatches::kReadyBatches);
+    const int64_t expected = taken + PrefetchedBatches::kReadyBatches;
     for (int i = 0; i < 2000 && made < expected; ++i) std::this_thread::sleep_for(1ms);
     std::this_thread::sleep_for(2ms);
     EXPECT_EQ(made, expected);

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/printable.h"
+#include "models/families/vision_config.h"
 #include "offload/policy/policy.h"
 #include "trainer/config/key_values.h"
 #include "trainer/config/yaml.h"
@@ -32,6 +33,13 @@ bool moves_nothing(const Config& config) {
   const bool is_alone = config.ici_fsdp_parallelism == 1 && config.dcn_fsdp_parallelism == 1 &&
                         config.ici_data_parallelism == 1 && config.dcn_data_parallelism == 1;
   return keeps_activations_on_device(config) && !has_states_on_host && is_alone;
+}
+
+// And mm_tokens_per_image says something else.
+bool has_row_for_each_patch(const Config& config) {
+  const models::VisionFamily* vision = models::vision_family_of(*config.model.family);
+  return config.use_multimodal && vision && !vision->pools &&
+         config.vision.image_tokens != config.vision.patches();
 }
 
 const std::vector<Switch>& switches() {
@@ -84,6 +92,7 @@ const std::vector<Switch>& switches() {
       {"use_multimodal",
        [](const Config& config) { return !config.use_multimodal; },
        {"max_num_images_per_example", "remat_policy_for_vit", "max_image_pixels"}},
+      {"model_type", has_row_for_each_patch, {"mm_tokens_per_image"}},
       {"rope_type",
        [](const Config& config) { return config.rope_type != RopeType::llama3; },
        {"rope_low_freq_factor", "rope_high_freq_factor", "rope_original_max_position_embeddings"}},

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <variant>
 
 #include "base/error.h"
@@ -13,8 +12,6 @@
 namespace longshore::trainer {
 
 static_assert(data::kIgnoredTarget == models::kIgnoredTarget);
-
-namespace {
 
 std::optional<data::Element> element_of(models::Dtype dtype) {
   switch (dtype) {
@@ -28,6 +25,8 @@ std::optional<data::Element> element_of(models::Dtype dtype) {
       return std::nullopt;
   }
 }
+
+namespace {
 
 data::BatchInput input_of(const models::Value& value, int64_t rows) {
   const std::optional<data::Element> element = element_of(value.type.dtype);

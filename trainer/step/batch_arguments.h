@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "data/rows/batches.h"
@@ -12,6 +13,9 @@
 #include "offload/plan/plan.h"
 
 namespace longshore::trainer {
+
+// None for a type of which data gives no values.
+std::optional<data::Element> element_of(models::Dtype dtype);
 
 // What the model reads of micro-batches of that shape, in the order of its stages. Throws
 // InternalError for an input of another number of rows, or of values that data does not give.

@@ -199,7 +199,7 @@ std::vector<int32_t> blocks(const Reader& reader, const models::VisionConfig& vi
 data::Batch::Values of_dtype(std::vector<float> values, models::Dtype dtype) {
   if (dtype != models::Dtype::bfloat16) return values;
   std::vector<bfloat16> narrow(values.size());
-  std::ranges::transform(values, narrow.begin(), to_bfloat16);
+  std::ranges::transform(values, narrow.begin(), [](float value) { return to_bfloat16(value); });
   return narrow;
 }
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "data/rows/prefetched_batches.h"
 #include "models/families/vision.h"
 #include "models/ops/update/adamw.h"
 #include "models/ops/update/lion.h"
@@ -15,6 +16,7 @@
 #include "trainer/config/device_mesh.h"
 #include "trainer/config/label_actions.h"
 #include "trainer/config/model_config.h"
+#include "trainer/step/batch_arguments.h"
 #include "trainer/step/prefetch.h"
 #include "trainer/step/short_step.h"
 #include "trainer/weights/saved_state.h"
@@ -232,6 +234,11 @@ TrainingPlans plan_training(const RunSpec& spec, int64_t rank) {
   plans.has_snapshot = config.enable_checkpointing && config.async_checkpointing &&
                        config.checkpoint_period > 0 && config.checkpoint_period < config.steps &&
                        !given_arguments(plans.layout).empty();
+  if (config.use_multimodal)
+    plans.read_batch_bytes =
+        (data::PrefetchedBatches::kReadyBatches + config.gradient_accumulation_steps) *
+        data::bytes(
+            batch_schema(plans.model, {config.per_device_batch_size, config.max_target_length}));
   return plans;
 }
 
@@ -245,6 +252,7 @@ MemoryByKind analyze(const TrainingPlans& plans) {
       *total += bytes;
   };
   if (plans.writes_checkpoints) add(offload::Category::saving, kSaveBytes);
+  add(offload::Category::batch, plans.read_batch_bytes);
   if (plans.has_snapshot)
     for (const SavedArgument& one : given_arguments(plans.layout))
       add(one.category, offload::align_up(one.bytes));

@@ -25,6 +25,9 @@ struct TrainingPlans {
   bool has_snapshot = false;
   // Whether this process writes checkpoints, of all processes' state.
   bool writes_checkpoints = false;
+  // Of a model that reads images: the batches that data has ready and those of the step, in
+  // ordinary host memory. Those of text are small, and among kProcessBytes (planner/room.h).
+  int64_t read_batch_bytes = 0;
 
   std::vector<const offload::Plan*> all() const;
 };
@@ -43,7 +46,8 @@ inline constexpr const char* kKeepsAllInLess =
 // Those of device number `rank`. Throws ConfigError as step_options() does.
 TrainingPlans plan_training(const RunSpec& spec, int64_t rank = 0);
 
-// The memory that a run takes: of its plans, of saving, and of the snapshot if there is one.
+// The memory that a run takes: of its plans, of saving, of batches of images, and of the snapshot
+// if there is one.
 MemoryByKind analyze(const TrainingPlans& plans);
 
 // "attention: flash attention (ATen)", for each op that has several kernels.

@@ -48,7 +48,9 @@ TrainingSession::TrainingSession(const TrainingPlans& plans, offload::Backend& b
       arguments_(backend, ledger_, device_argument_bytes(planned_, backend)),
       arenas_(backend, plans.all()),
       loaded_(give_first_values(arguments_)),
-      step_(plans.step, backend, arguments_, arenas_) {}
+      step_(plans.step, backend, arguments_, arenas_) {
+  ledger_.take(MemoryKind::unpinned_host, offload::Category::batch, plans.read_batch_bytes);
+}
 
 std::unique_ptr<offload::Executable> TrainingSession::executable(const offload::Plan& plan) {
   return std::make_unique<offload::Executable>(plan, backend_, arguments_, arenas_);

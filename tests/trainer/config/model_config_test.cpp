@@ -78,7 +78,9 @@ TEST(ModelConfigs, HaveAConfigJson) {
     const models::DecoderConfig read = models::parse_hf_config(
         models::write_hf_config(decoder), models::UnknownKeys::refuse, models::Images::read);
     EXPECT_EQ(read.vision.has_value(), decoder.vision.has_value()) << entry.path();
-    if (read.vision) EXPECT_EQ(*read.vision, *decoder.vision) << entry.path();
+    if (read.vision) {
+      EXPECT_EQ(*read.vision, *decoder.vision) << entry.path();
+    }
     EXPECT_EQ(count_parameters(models::decoder(read)).all,
               count_parameters(models::decoder(decoder)).all)
         << entry.path();
@@ -118,9 +120,10 @@ TEST(ModelConfigs, TakeEveryPolicy) {
     for (const models::Stage& stage : model.stages)
       for (const models::Program& layer : stage.programs)
         for (const offload::PolicyInfo& policy : offload::policies())
-          if (stage.is_scan())
+          if (stage.is_scan()) {
             EXPECT_NO_THROW(offload::make_policy(policy.name, {}, layer))
                 << name << " " << policy.name;
+          }
   }
 }
 

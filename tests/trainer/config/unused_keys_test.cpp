@@ -43,6 +43,13 @@ TEST(UnusedKeys, AreThoseOfOtherOptimizers) {
   }
 }
 
+TEST(UnusedKeys, IncludeTokensOfAnImageWhereEachPatchHasOne) {
+  const Lines lines = unused("paligemma2_3b.yml", {"mm_tokens_per_image=64"});
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_THAT(lines[0], HasSubstr("mm_tokens_per_image: 64 has no effect with model_type = "));
+  EXPECT_EQ(unused("gemma3_4b_vision_lora.yml", {"mm_tokens_per_image=64"}), Lines());
+}
+
 TEST(UnusedKeys, IncludeTheProfilersKeysInRunsThatEndBeforeIt) {
   const std::vector<std::string> late{"steps=4", "profiler_steps=2"};
   auto skipping = [&](const char* steps) {

@@ -115,6 +115,20 @@ TEST_F(ImageTraining, LearnsWhatStandsInThePicturesAlone) {
   }
 }
 
+// Two batches that stand ready and those of a step.
+TEST_F(ImageTraining, CountsTheBatchesThatItHolds) {
+  const ProgramResult result =
+      train("counted", "steps=1 gradient_accumulation_steps=2 enable_checkpointing=false");
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  constexpr int64_t kSize = 28, kTokensOfImage = 16, kLength = 48;
+  constexpr int64_t kOfRow = 4 * (3 * kSize * kSize + kTokensOfImage + 4 * kLength);
+  const nlohmann::json summary =
+      nlohmann::json::parse(data::read_file(run("counted") / "summary.json"));
+  const nlohmann::json& memory = summary.at("memory").at("unpinned_host");
+  EXPECT_EQ(memory.at("peak_bytes"), 4 * 8 * kOfRow);
+  EXPECT_EQ(memory.at("by_category").at("batch"), memory.at("peak_bytes"));
+}
+
 TEST_F(ImageTraining, SaysWhichLineHasABadImage) {
   data::TemporaryFolder bad;
   const fs::path lines =

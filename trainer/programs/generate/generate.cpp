@@ -34,6 +34,7 @@
 #include "trainer/decoding/continuation.h"
 #include "trainer/decoding/prompt.h"
 #include "trainer/planner/room.h"
+#include "trainer/step/batch_arguments.h"
 #include "trainer/step/memory_report.h"
 #include "trainer/step/training_plans.h"
 #include "trainer/weights/folder_model.h"
@@ -96,8 +97,7 @@ std::optional<ImagePrompt> prompt_images(const GenerateRequest& request, const C
   }
   ImagePrompt images{.how = row_images(*model.vision, from.model),
                      .files = request.images,
-                     .element = model.dtype == models::Dtype::bfloat16 ? data::Element::bfloat16
-                                                                       : data::Element::float32};
+                     .element = element_of(model.dtype).value()};
   images.how.max_pixels = config.max_image_pixels;
   images.how.images_per_row = std::max<int64_t>(1, std::ssize(request.images));
   return images;
