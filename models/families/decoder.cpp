@@ -46,6 +46,13 @@ Var norm(const DecoderConfig& c, Var x, const std::string& name, int64_t width) 
                   {.weight_offset = offset});
 }
 
+// x itself where the layer has no such norm.
+Var normed(const DecoderConfig& c, Var x, std::string_view name) {
+  return name.empty() ? x : norm(c, x, std::string(name) + ".weight", c.width);
+}
+
+Var scaled(Var x, double factor) { return factor == 1 ? x : scale(x, factor); }
+
 struct Projection {
   std::string name;
   int64_t width;
@@ -82,6 +89,7 @@ Program embed(const DecoderConfig& c) {
   RopeTable table = rope_table(positions, c.head_dim, c.rope_base, c.rope_scaling);
   Var x = embedding(tokens, embedding_weight(t, c), c.pad_token.value_or(-1));  // [B,T,C]
   if (traits(c).scales_embeddings) x = scale(x, std::sqrt(static_cast<double>(c.width)));
+  x = scaled(x, c.embedding_multiplier);
   if (const auto& v = c.vision; v && v->reads_images()) {
     Var rows = t.input("image_rows", {{v->images, v->image_tokens, c.width}, c.dtype});  // [N,R,C]
     Var places = t.batch(kImagePlaces, {{v->images, v->image_tokens}, Dtype::int32}, {.value = -1});
@@ -124,6 +132,7 @@ struct Attended {
 
 // Of the scores; 0: attention's own, head_dim^-1/2.
 double query_scale(const DecoderConfig& c) {
+  if (c.attention_multiplier) return *c.attention_multiplier;
   return c.query_pre_attn_scalar ? 1 / std::sqrt(*c.query_pre_attn_scalar) : 0;
 }
 
@@ -136,9 +145,10 @@ Attended attention_block(const DecoderConfig& c, Var n, const RopeTable& table,
   Var q = projection(c, kind, n, {"self_attn.q_proj", q_width, has_bias});   // [B,T,H*D]
   Var k = projection(c, kind, n, {"self_attn.k_proj", kv_width, has_bias});  // [B,T,G*D]
   Var v = projection(c, kind, n, {"self_attn.v_proj", kv_width, has_bias});  // [B,T,G*D]
-  if (traits(c).qk_norm) {
-    q = norm(c, q, "self_attn.q_norm.weight", c.head_dim);
-    k = norm(c, k, "self_attn.k_norm.weight", c.head_dim);
+  if (const QkNorm kind = traits(c).qk_norm; kind != QkNorm::none) {
+    const bool is_of_each = kind == QkNorm::of_each_head;
+    q = norm(c, q, "self_attn.q_norm.weight", is_of_each ? c.head_dim : q_width);
+    k = norm(c, k, "self_attn.k_norm.weight", is_of_each ? c.head_dim : kv_width);
   }
   q = t.label(rope(q, table), "query_proj");
   k = t.label(rope(k, table), "key_proj");
@@ -189,18 +199,14 @@ Var mlp_block(const DecoderConfig& c, const LayerKind& kind, Var n) {
 Program decoder_layer(const DecoderConfig& c, const LayerKind& kind, const std::string& name) {
   Trace t(name);
   LayerInputs in = layer_inputs(t, c, kind);
-  Var n = norm(c, in.x, "input_layernorm.weight", c.width);
-  auto [out, cache] = attention_block(c, n, in.table, kind);
-  const bool is_around = traits(c).norm_placement == NormPlacement::around;
-  if (is_around) out = norm(c, out, "post_attention_layernorm.weight", c.width);
-  Var residual = add(in.x, out);
-
-  Var m = norm(c, residual,
-               is_around ? "pre_feedforward_layernorm.weight" : "post_attention_layernorm.weight",
-               c.width);
-  Var down = mlp_block(c, kind, m);
-  if (is_around) down = norm(c, down, "post_feedforward_layernorm.weight", c.width);
-  t.output(add(residual, down));
+  const LayerNorms& norms = traits(c).norms;
+  auto add_to = [&](Var residual, Var out, std::string_view norm_after) {
+    return add(residual, scaled(normed(c, out, norm_after), c.residual_multiplier));
+  };
+  auto [out, cache] = attention_block(c, normed(c, in.x, norms.before_attention), in.table, kind);
+  Var attended = add_to(in.x, out, norms.after_attention);
+  Var down = mlp_block(c, kind, normed(c, attended, norms.before_mlp));
+  t.output(add_to(attended, down, norms.after_mlp));
   if (cache) {
     t.output(cache->keys, OutputRole::state);
     t.output(cache->values, OutputRole::state);
@@ -217,7 +223,7 @@ Program head(const DecoderConfig& c, const HeadOptions& options) {
                                         {{c.vocabulary, c.width}, c.dtype}, kMatrix);  // [V,C]
   };
   auto logits = [&](Var n, Var w) {
-    Var y = linear(n, w);
+    Var y = linear(scaled(n, 1 / c.logits_scaling), w);
     return c.logits_cap > 0 ? soft_cap(y, c.logits_cap) : y;
   };
   if (options.head == Head::logits) {
@@ -238,7 +244,9 @@ Program head(const DecoderConfig& c, const HeadOptions& options) {
       t.output(t.input("tower", {{v->images, v->patches(), v->width}, c.dtype}));
     }
   }
-  t.output(linear_cross_entropy(n, w, targets, {.soft_cap = c.logits_cap}), OutputRole::loss);
+  t.output(
+      linear_cross_entropy(scaled(n, 1 / c.logits_scaling), w, targets, {.soft_cap = c.logits_cap}),
+      OutputRole::loss);
   return t.finish();
 }
 

@@ -1,6 +1,7 @@
 #include "models/families/decoder_config.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 namespace longshore::models {
@@ -22,8 +23,10 @@ int64_t full_attention_period(const DecoderConfig& config) {
 DecoderConfig with_defaults_written_out(DecoderConfig config) {
   config.family = *std::ranges::find_if(
       families(), [&](const Family* one) { return computes_as(*one, *config.family); });
-  if (!config.query_pre_attn_scalar)
-    config.query_pre_attn_scalar = static_cast<double>(config.head_dim);
+  const auto head_dim = static_cast<double>(config.head_dim);
+  if (!config.query_pre_attn_scalar || config.attention_multiplier)
+    config.query_pre_attn_scalar = head_dim;
+  if (config.attention_multiplier == 1 / std::sqrt(head_dim)) config.attention_multiplier.reset();
   std::vector<bool> windowed;
   for (int64_t layer = 0; layer < config.layers; ++layer)
     windowed.push_back(has_window(config, layer));

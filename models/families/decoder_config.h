@@ -35,6 +35,10 @@ struct DecoderConfig {
   bool mlp_bias = false;                        // mlp_bias
   RopeScaling rope_scaling;                     // rope_type, of layers without a window
   std::optional<double> query_pre_attn_scalar;  // scores are divided by its root; unset: head_dim
+  double embedding_multiplier = 1;              // embedding_multiplier
+  std::optional<double> attention_multiplier;   // of scores; unset: by query_pre_attn_scalar
+  double residual_multiplier = 1;               // residual_multiplier
+  double logits_scaling = 1;                    // logits_scaling: logits are divided by it
   double attention_cap = 0;                     // attn_logits_soft_cap; 0: none
   double logits_cap = 0;                        // final_logits_soft_cap; 0: none
   int64_t window = 0;                           // sliding_window_size, of the layers that have one
@@ -66,8 +70,8 @@ bool has_window(const DecoderConfig& config, int64_t layer);
 int64_t full_attention_period(const DecoderConfig& config);
 
 // The same decoder with what stands for a default written out (query_pre_attn_scalar, windowed,
-// window_rope_base), and the family that others are compared as, so that decoders that compute the
-// same compare equal.
+// window_rope_base; an attention_multiplier that is the default is left out), and the family that
+// others are compared as, so that decoders that compute the same compare equal.
 DecoderConfig with_defaults_written_out(DecoderConfig config);
 
 }  // namespace longshore::models

@@ -16,17 +16,26 @@ struct Field;
 // Of the MLP's gate.
 enum class Activation : uint8_t { silu, gelu_tanh };
 
-// Where a layer has norms: before attention and MLP, or also on what these give.
-enum class NormPlacement : uint8_t { before, around };
+// Where a layer has norms, by their names: on what attention and MLP read, and on what they give.
+// "" where it has none.
+struct LayerNorms {
+  std::string_view before_attention = "input_layernorm", after_attention = "",
+                   before_mlp = "post_attention_layernorm", after_mlp = "";
+
+  bool operator==(const LayerNorms&) const = default;
+};
+
+// Of query and key, before they are turned: RMSNorm on each head, or on all heads together.
+enum class QkNorm : uint8_t { none, of_each_head, of_all_heads };
 
 // What all layers of a family have and no config can change.
 struct LayerTraits {
   Activation activation = Activation::silu;
-  NormPlacement norm_placement = NormPlacement::before;
+  LayerNorms norms = {};
   double norm_offset = 0;          // added to the weights of norms, which start at 1 minus this
   bool scales_embeddings = false;  // by sqrt(width)
-  bool qk_norm = false;            // RMSNorm on each head's query and key
-  bool qkv_bias = false;           // on query, key and value, whatever attention_bias says
+  QkNorm qk_norm = QkNorm::none;
+  bool qkv_bias = false;  // on query, key and value, whatever attention_bias says
 
   bool operator==(const LayerTraits&) const = default;
 };
@@ -60,6 +69,7 @@ struct HfKeys {
   bool tied_embeddings = false;
   std::optional<int64_t> pad_token = {};
   double rope_base = 10000;
+  double norm_epsilon = 1e-6;
   Windows windows = Windows::none;
   int64_t full_attention_period = 0;  // where layer_types do not say it
   const char* period_key = nullptr;   // the older spelling of layer_types
@@ -73,7 +83,8 @@ struct Family {
   HfKeys hf;
 };
 
-extern const Family kLlama, kMistral, kQwen2, kQwen3, kGemma, kGemma2, kGemma3Text;
+extern const Family kLlama, kMistral, kQwen2, kQwen3, kGemma, kGemma2, kGemma3Text, kOlmo2,
+    kGranite;
 
 // All of them; the first of several that compute the same is the one they are compared as.
 const std::vector<const Family*>& families();

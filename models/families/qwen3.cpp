@@ -6,7 +6,7 @@ namespace longshore::models {
 
 const Family kQwen3{.name = "qwen3",
                     .hf_class = "Qwen3ForCausalLM",
-                    .layer = {.qk_norm = true},
+                    .layer = {.qk_norm = QkNorm::of_each_head},
                     .hf = {.activations = {"silu", "swish"},
                            .required = {"num_key_value_heads", "head_dim"},
                            .fields = {{&kAttentionBias}},

@@ -217,7 +217,7 @@ void read_sizes(JsonReader& reader, DecoderConfig& config) {
   read_size(reader, kKvHeads, config, config.query_heads);
   read_size(reader, kHeadDim, config, config.width / config.query_heads);
   read_size(reader, kMlpWidth, config);
-  config.norm_epsilon = reader.number(kNormEpsilon.hf_key, 1e-6);  // as all of transformers' have
+  config.norm_epsilon = reader.number(kNormEpsilon.hf_key, config.family->hf.norm_epsilon);
   if (config.query_heads % config.kv_heads != 0)
     throw DataError("num_key_value_heads: found " + std::to_string(config.kv_heads) +
                     ", expected a divisor of num_attention_heads, " +

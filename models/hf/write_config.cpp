@@ -17,7 +17,8 @@ namespace {
 using nlohmann::json;
 
 double query_pre_attn_scalar(const DecoderConfig& c) {
-  return c.query_pre_attn_scalar.value_or(static_cast<double>(c.head_dim));
+  const auto head_dim = static_cast<double>(c.head_dim);
+  return c.attention_multiplier ? head_dim : c.query_pre_attn_scalar.value_or(head_dim);
 }
 
 bool has_window_everywhere(const DecoderConfig& c) {
@@ -49,6 +50,10 @@ std::vector<std::string> beyond(const DecoderConfig& c, const Family& family) {
   };
   for (const Field* field : {&kAttentionBias, &kMlpBias, &kAttentionCap, &kLogitsCap})
     check(value(*field, c) != 0 && !reads(family, *field), field->hf_key);
+  for (const Field* field : {&kEmbeddingMultiplier, &kResidualMultiplier, &kLogitsScaling})
+    check(value(*field, c) != 1 && !reads(family, *field), field->hf_key);
+  check(c.attention_multiplier && !reads(family, kAttentionMultiplier),
+        kAttentionMultiplier.hf_key);
   const double scalar = query_pre_attn_scalar(c);
   if (!reads(family, kQueryPreAttnScalar))
     check(scalar != static_cast<double>(c.head_dim), kQueryPreAttnScalar.hf_key);
@@ -128,6 +133,8 @@ void write_windows(const DecoderConfig& c, const HfKeys& keys, json& object) {
 
 json written(const Field& field, const DecoderConfig& c) {
   if (&field == &kQueryPreAttnScalar) return number(query_pre_attn_scalar(c));
+  if (&field == &kAttentionMultiplier)
+    return c.attention_multiplier.value_or(1 / std::sqrt(static_cast<double>(c.head_dim)));
   const double said = value(field, c);
   switch (field.kind) {
     case FieldKind::flag:

@@ -75,7 +75,7 @@ TEST(Refusals, OfThreadsStopNoLoop) {
   });
 }
 
-#ifndef __SANITIZE_ADDRESS__  // which reserves address space by itself
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which reserve address space
 TEST(Refusals, OfMemorySayWhichLimit) {
   in_a_limited_process(2, "program: the system refused memory; limits: ulimit -v 4000000 KiB", [] {
     limit(RLIMIT_AS, rlim_t{4'000'000} << 10);

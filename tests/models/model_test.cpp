@@ -396,7 +396,7 @@ TEST(Decoder, WeightsDecayAndStartAsTheirKindDoes) {
       EXPECT_EQ(matrices, config.tied_embeddings ? 8 + 1 : 7 + 2);
       EXPECT_EQ(biases, 7);
       const bool is_around = family == &kGemma2 || family == &kGemma3Text;
-      const bool has_qk_norms = family == &kQwen3 || family == &kGemma3Text;
+      const bool has_qk_norms = family == &kQwen3 || family == &kGemma3Text || family == &kOlmo2;
       EXPECT_EQ(norms, (is_around ? 5 : 3) + (has_qk_norms ? 2 : 0));
     }
 }

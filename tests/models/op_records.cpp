@@ -8,7 +8,7 @@ namespace longshore::models {
 
 // The build lists the files of tests/models/ops/, each with the record of its name.
 #define RECORD(name) extern const OpRecord name##_record;
-#include "op_records.inc"
+#include <op_records.inc>
 #undef RECORD
 
 namespace {
@@ -16,7 +16,7 @@ namespace {
 // In the order in which cases run.
 constexpr const OpRecord* kRecords[] = {
 #define RECORD(name) &name##_record,
-#include "op_records.inc"
+#include <op_records.inc>
 #undef RECORD
 };
 

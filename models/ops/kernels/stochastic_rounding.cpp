@@ -4,7 +4,8 @@
 
 #include "models/ops/kernels/simd.h"
 
-#if defined(__x86_64__) && defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__)
+#if defined(__x86_64__) && defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && \
+    !defined(__SANITIZE_THREAD__)
 #define LONGSHORE_PHILOX_AVX512
 #include <immintrin.h>
 #endif

@@ -50,7 +50,7 @@ bool works_or_names(const std::string& limit, const ProgramResult& result) {
   return result.exit_code == 0;
 }
 
-#ifndef __SANITIZE_ADDRESS__  // which reserves address space by itself
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which reserve address space
 
 TEST(AddressSpace, IsEnoughOrSaidToBeTooLittle) {
   TemporaryFolder folder;
