@@ -3,7 +3,6 @@
 #include "models/families/decoder.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <map>
 #include <optional>
@@ -61,7 +60,7 @@ struct Projection {
 
 // What a layer is to be.
 struct LayerKind {
-  bool has_window = false;
+  bool has_window = false, has_rope = true;
   int64_t cache_capacity = 0;                   // tokens of its cache; 0: none, for training
   std::map<std::string, LoraProduct> adapters;  // by module, "self_attn.q_proj"
 
@@ -150,8 +149,12 @@ Attended attention_block(const DecoderConfig& c, Var n, const RopeTable& table,
     q = norm(c, q, "self_attn.q_norm.weight", is_of_each ? c.head_dim : q_width);
     k = norm(c, k, "self_attn.k_norm.weight", is_of_each ? c.head_dim : kv_width);
   }
-  q = t.label(rope(q, table), "query_proj");
-  k = t.label(rope(k, table), "key_proj");
+  if (kind.has_rope) {
+    q = rope(q, table);
+    k = rope(k, table);
+  }
+  q = t.label(q, "query_proj");
+  k = t.label(k, "key_proj");
   v = t.label(v, "value_proj");
   // A token by itself, which goes on a text, sees all before it.
   const bool has_blocks = c.vision && (kind.cache_capacity == 0 || c.length > 1);
@@ -271,17 +274,18 @@ Stage layers(const DecoderConfig& c, int64_t cache_capacity, int embed) {
   for (int output = 0; output < (c.window_rope_base ? 5 : 3); ++output)
     stage.inputs.push_back({embed, output});
   std::vector<LayerKind> kinds;
-  std::array<int, 2> count_of{};  // without a window, with one
+  std::map<std::string, int> count_of;
   for (int layer = 0; layer < c.layers; ++layer) {
     const LayerKind kind{.has_window = has_window(c, layer),
+                         .has_rope = has_rope(c, layer),
                          .cache_capacity = cache_capacity,
                          .adapters = adapters(c, layer)};
     const auto known = std::ranges::find(kinds, kind);
     stage.layers.push_back(static_cast<int>(known - kinds.begin()));
     if (known != kinds.end()) continue;
     std::string name = kind.has_window ? "window_layer" : "decoder_layer";
-    if (const int count = ++count_of[kind.has_window]; count > 1)
-      name += "_" + std::to_string(count);
+    if (!kind.has_rope) name = "unrotated_" + name;
+    if (const int count = ++count_of[name]; count > 1) name += "_" + std::to_string(count);
     stage.programs.push_back(decoder_layer(c, kind, name));
     kinds.push_back(kind);
   }

@@ -47,6 +47,10 @@ struct DecoderConfig {
   // none; 0: all have it.
   std::vector<bool> windowed;
   int64_t full_attention_period = 0;
+  // Which layers turn query and key by their positions, in the same way: no_rope_layers, and
+  // nope_layer_interval, each so many'th layer does not.
+  std::vector<bool> rotated;
+  int64_t nope_layer_interval = 0;
   std::optional<double> window_rope_base;  // local_rope_max_timescale; unset: as the other layers
   // A token whose embedding gets no gradient where it is an input, as torch.nn.Embedding's
   // padding_idx; a tied head's gradient stays.
@@ -64,14 +68,18 @@ inline constexpr const char *kFullAttention = "full_attention",
 
 // Whether that layer, counted from 0, attends to a window only.
 bool has_window(const DecoderConfig& config, int64_t layer);
+// Whether that layer, counted from 0, turns query and key by their positions.
+bool has_rope(const DecoderConfig& config, int64_t layer);
+// The p with which every p-th layer is without rotations and no other is, as for windows.
+int64_t nope_layer_interval(const DecoderConfig& config);
 // The p with which every p-th layer is without a window and no other is, the older spelling of
 // layer_types: 1 where none has one, more than there are layers where all have one; 0 where there
 // is no such p.
 int64_t full_attention_period(const DecoderConfig& config);
 
 // The same decoder with what stands for a default written out (query_pre_attn_scalar, windowed,
-// window_rope_base; an attention_multiplier that is the default is left out), and the family that
-// others are compared as, so that decoders that compute the same compare equal.
+// rotated, window_rope_base; an attention_multiplier that is the default is left out), and the
+// family that others are compared as, so that decoders that compute the same compare equal.
 DecoderConfig with_defaults_written_out(DecoderConfig config);
 
 }  // namespace longshore::models

@@ -5,8 +5,9 @@
 namespace longshore::models {
 
 const std::vector<const Family*>& families() {
-  static const std::vector<const Family*> all{&kLlama,  &kMistral,    &kQwen2, &kQwen3,  &kGemma,
-                                              &kGemma2, &kGemma3Text, &kOlmo2, &kGranite};
+  static const std::vector<const Family*> all{&kLlama,   &kMistral, &kQwen2,      &kQwen3,
+                                              &kGemma,   &kGemma2,  &kGemma3Text, &kOlmo2,
+                                              &kGranite, &kSmolLm3};
   return all;
 }
 

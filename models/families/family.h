@@ -73,6 +73,7 @@ struct HfKeys {
   Windows windows = Windows::none;
   int64_t full_attention_period = 0;  // where layer_types do not say it
   const char* period_key = nullptr;   // the older spelling of layer_types
+  int64_t nope_layer_interval = 0;    // where no_rope_layers do not say it; 0: no key says it
   double window_rope_base = 0;        // 0: windows turn as other layers do, and no key says else
 };
 
@@ -84,7 +85,7 @@ struct Family {
 };
 
 extern const Family kLlama, kMistral, kQwen2, kQwen3, kGemma, kGemma2, kGemma3Text, kOlmo2,
-    kGranite;
+    kGranite, kSmolLm3;
 
 // All of them; the first of several that compute the same is the one they are compared as.
 const std::vector<const Family*>& families();

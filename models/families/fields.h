@@ -39,8 +39,9 @@ const std::vector<const Field*>& decoder_fields();
 
 extern const Field kWidth, kLayers, kQueryHeads, kKvHeads, kHeadDim, kMlpWidth, kVocabulary,
     kNormEpsilon, kRopeBase, kTiedEmbeddings, kAttentionBias, kMlpBias, kWindow,
-    kFullAttentionPeriod, kQueryPreAttnScalar, kEmbeddingMultiplier, kAttentionMultiplier,
-    kResidualMultiplier, kLogitsScaling, kAttentionCap, kLogitsCap, kWindowRopeBase, kPadToken;
+    kFullAttentionPeriod, kNopeLayerInterval, kQueryPreAttnScalar, kEmbeddingMultiplier,
+    kAttentionMultiplier, kResidualMultiplier, kLogitsScaling, kAttentionCap, kLogitsCap,
+    kWindowRopeBase, kPadToken;
 
 // The field's value, or what stands for none: exact, since all integers are below 2^53; a flag is 0
 // or 1.

@@ -157,8 +157,8 @@ void read_windowed(JsonReader& reader, DecoderConfig& config, int64_t period) {
   }
 }
 
-// As those of Qwen are published: the layers from max_window_layers on have a window, where
-// use_sliding_window says so and no layer_types say otherwise.
+// As those of Qwen and SmolLM 3 are published: the layers from max_window_layers on have a window,
+// where use_sliding_window says so and no layer_types say otherwise.
 void require_no_windows(JsonReader& reader, int64_t layers) {
   constexpr int64_t kMaxWindowLayersWhereNothingIsSaid = 28;
   const bool has_windows = reader.flag("use_sliding_window", false);
@@ -166,10 +166,10 @@ void require_no_windows(JsonReader& reader, int64_t layers) {
     for (const json& type : reader.at("layer_types"))
       if (type != kFullAttention)
         throw DataError("layer_types: found " + shown(type) +
-                        ", expected full_attention: windows of a Qwen are not supported");
+                        ", expected full_attention: windows of this family are not supported");
   } else if (has_windows && reader.is_said(kWindow.hf_key) && reader.has(kWindow.hf_key) &&
              reader.integer("max_window_layers", kMaxWindowLayersWhereNothingIsSaid) < layers) {
-    reader.refuse("use_sliding_window", "false: windows of a Qwen are not supported");
+    reader.refuse("use_sliding_window", "false: windows of this family are not supported");
   }
 }
 
@@ -193,6 +193,31 @@ void read_windows(JsonReader& reader, DecoderConfig& config) {
   config.window =
       reader.is_said(kWindow.hf_key) ? reader.integer(kWindow.hf_key, 0) : kWhereNothingIsSaid;
   if (keys.windows == Windows::by_layer) read_windowed(reader, config, period);
+}
+
+// Which layers have RoPE: as no_rope_layers says, or all but each so many'th.
+void read_rotated(JsonReader& reader, DecoderConfig& config) {
+  constexpr const char* kList = "no_rope_layers";
+  if (config.family->hf.nope_layer_interval == 0) return;
+  const int64_t interval =
+      reader.integer(kNopeLayerInterval.hf_key, config.family->hf.nope_layer_interval);
+  if (interval == 0) reader.refuse(kNopeLayerInterval.hf_key, "a number above 0");
+  if (!reader.has(kList)) {
+    for (int64_t layer = 1; layer <= config.layers; ++layer)
+      config.rotated.push_back(layer % interval != 0);
+    return;
+  }
+  const json& list = reader.at(kList);
+  auto is_said = [](const json& rotated) {
+    return rotated.is_boolean() || rotated == 0 || rotated == 1;
+  };
+  if (!list.is_array() || std::ssize(list) != config.layers ||
+      !std::all_of(list.begin(), list.end(), is_said))
+    throw DataError(std::string(kList) + ": found " +
+                    (list.is_array() ? "a list of " + std::to_string(list.size()) : shown(list)) +
+                    ", expected a list of " + std::to_string(config.layers) +
+                    ", as num_hidden_layers says, of 1 and 0");
+  for (const json& rotated : list) config.rotated.push_back(rotated == 1 || rotated == true);
 }
 
 void read_size(JsonReader& reader, const Field& field, DecoderConfig& config,
@@ -308,6 +333,7 @@ Reading read_decoder(std::string_view text, Images images) {
   reader.expect_off("attention_dropout");
   read_fields(reader, decoder);
   read_windows(reader, decoder);
+  read_rotated(reader, decoder);
   append(reading.unknown_keys, reader.unknown_keys());
   return reading;
 }

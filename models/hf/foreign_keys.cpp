@@ -44,8 +44,8 @@ const std::set<std::string>& harmless() {
       // other families of models/families/decoder.h
       "_sliding_window_pattern", "attention_bias", "attn_logit_softcapping",
       "final_logit_softcapping", "head_dim", "hidden_act", "hidden_activation", "layer_types",
-      "max_window_layers", "mlp_bias", "query_pre_attn_scalar", "rope_local_base_freq",
-      "sliding_window", "sliding_window_pattern", "sliding_window_size",
+      "max_window_layers", "mlp_bias", "no_rope_layer_interval", "query_pre_attn_scalar",
+      "rope_local_base_freq", "sliding_window", "sliding_window_pattern", "sliding_window_size",
       "use_bidirectional_attention", "use_sliding_window",
       // names that model types have had before
       "is_llama_config", "is_mistral_config", "is_qwen2_config"};

@@ -63,6 +63,7 @@ std::vector<std::string> beyond(const DecoderConfig& c, const Family& family) {
   check(c.window > 0 && family.hf.windows == Windows::all && !has_window_everywhere(c),
         "layer_types");
   check(c.window == 0 && has_windows, kWindow.hf_key);
+  check(nope_layer_interval(c) <= c.layers && family.hf.nope_layer_interval == 0, "no_rope_layers");
   const bool has_local = family.hf.window_rope_base > 0;
   check(c.window_rope_base && !has_local, kWindowRopeBase.hf_key);
   check(!c.window_rope_base && has_local && c.rope_scaling != RopeScaling{},
@@ -131,6 +132,15 @@ void write_windows(const DecoderConfig& c, const HfKeys& keys, json& object) {
     object[keys.period_key] = period;
 }
 
+void write_rotated(const DecoderConfig& c, const HfKeys& keys, json& object) {
+  if (keys.nope_layer_interval == 0) return;
+  json rotated = json::array();
+  for (int64_t layer = 0; layer < c.layers; ++layer) rotated.push_back(has_rope(c, layer) ? 1 : 0);
+  object["no_rope_layers"] = rotated;
+  const int64_t interval = nope_layer_interval(c);
+  object[kNopeLayerInterval.hf_key] = interval > 0 ? interval : keys.nope_layer_interval;
+}
+
 json written(const Field& field, const DecoderConfig& c) {
   if (&field == &kQueryPreAttnScalar) return number(query_pre_attn_scalar(c));
   if (&field == &kAttentionMultiplier)
@@ -173,6 +183,7 @@ json text_model(const DecoderConfig& c) {
   for (const std::string& key : family.hf.null) object[key] = nullptr;
   write_rope(c, family, object);
   write_windows(c, family.hf, object);
+  write_rotated(c, family.hf, object);
   return object;
 }
 

@@ -18,10 +18,19 @@ namespace {
 
 using testing::HasSubstr;
 
-const std::string kCases[] = {"llama2_mha_untied", "llama31_gqa",    "llama32_tied",
-                              "llama32_packed",    "mistral_window", "qwen2_bias",
-                              "qwen3_qknorm",      "gemma1_mqa",     "gemma2",
-                              "gemma3_text",       "olmo2",          "granite"};
+const std::string kCases[] = {"llama2_mha_untied",
+                              "llama31_gqa",
+                              "llama32_tied",
+                              "llama32_packed",
+                              "mistral_window",
+                              "qwen2_bias",
+                              "qwen3_qknorm",
+                              "gemma1_mqa",
+                              "gemma2",
+                              "gemma3_text",
+                              "olmo2",
+                              "granite",
+                              "smollm3"};
 
 std::string read_text(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -100,6 +109,8 @@ DecoderConfig random_model(Random& random, const std::string& type) {
        {&kEmbeddingMultiplier, &kAttentionMultiplier, &kResidualMultiplier, &kLogitsScaling})
     if (has(*field)) set_value(*field, random.round_or_odd(0.01, 20), c);
   if (type == "mistral") c.window = random.coin() ? random.integer(1, 8192) : 0;
+  if (c.family->hf.nope_layer_interval > 0)
+    for (int64_t layer = 0; layer < c.layers; ++layer) c.rotated.push_back(random.coin());
   if (c.family->hf.windows != Windows::by_layer) return c;
   add_windows(random, c);
   c.query_pre_attn_scalar = static_cast<double>(random.integer(1, 512));
@@ -135,6 +146,7 @@ TEST(HfConfigWriting, AnythingElseIsRefusedAndNeverLost) {
     c.mlp_bias = seldom();
     if (seldom()) c.query_pre_attn_scalar = random.round_or_odd(1, 512);
     if (seldom()) c.attention_multiplier = random.round_or_odd(0.1, 2);
+    if (seldom()) c.nope_layer_interval = random.integer(1, 50);
     if (seldom()) c.residual_multiplier = random.number(0.1, 1);
     if (seldom()) c.attention_cap = 50;
     if (seldom()) c.logits_cap = 30;

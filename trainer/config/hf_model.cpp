@@ -31,6 +31,15 @@ void set_windows(const models::DecoderConfig& decoder, Config& config) {
                                                                : models::kFullAttention);
 }
 
+// Which layers have RoPE: likewise.
+void set_rotated(const models::DecoderConfig& decoder, Config& config) {
+  const int64_t interval = models::nope_layer_interval(decoder);
+  config.model.nope_layer_interval = interval <= decoder.layers ? interval : 0;
+  config.no_rope_layers.clear();
+  for (int64_t layer = 0; interval == 0 && layer < decoder.layers; ++layer)
+    config.no_rope_layers.emplace_back(has_rope(decoder, layer) ? "1" : "0");
+}
+
 void set_vision(const std::optional<models::VisionConfig>& vision, Config& config) {
   config.use_multimodal = vision.has_value();
   if (vision) config.vision = *vision;
@@ -95,6 +104,7 @@ void set_model_keys(const models::DecoderConfig& decoder, Config& config) {
   for (const models::Field* field : models::decoder_fields())
     set_value(*field, value(*field, decoder), config.model);
   set_windows(decoder, config);
+  set_rotated(decoder, config);
   set_rope(decoder.rope_scaling, config);
   set_vision(decoder.vision, config);
 }

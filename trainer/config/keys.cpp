@@ -153,6 +153,9 @@ std::vector<Key> model_keys() {
        "with a window: for each layer whether it has it, sliding_attention, or not, "
        "full_attention; "
        "none: as full_attention_period says"},
+      {"no_rope_layers", model, ListKey{&Config::no_rope_layers, "1 or 0", {}},
+       "smollm3: for each layer whether it has RoPE, 1, or not, 0; none: as nope_layer_interval "
+       "says"},
       {"rope_type", model, choice<&Config::rope_type>({"default", "linear", "llama3"}),
        "how RoPE's frequencies are scaled in layers without a window"},
       {"rope_factor", model, at_least(1, &Config::rope_factor),

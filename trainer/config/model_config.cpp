@@ -85,6 +85,8 @@ models::DecoderConfig decoder_config(const Config& config, models::Target target
   decoder.rope_scaling = rope_scaling(config);
   for (const std::string& type : config.layer_types)
     decoder.windowed.push_back(type == models::kSlidingAttention);
+  for (const std::string& rotated : config.no_rope_layers)
+    decoder.rotated.push_back(rotated == "1");
   decoder.lora = lora_config(config);
   if (config.use_multimodal) decoder.vision = vision_config(config);
   decoder.segments = config.dataset_type == DatasetType::documents && config.packing;

@@ -70,6 +70,22 @@ void check_layer_types(const Config& config) {
   }
 }
 
+void check_no_rope_layers(const Config& config) {
+  if (config.no_rope_layers.empty()) return;
+  for (const std::string& rotated : config.no_rope_layers)
+    if (rotated != "0" && rotated != "1")
+      throw ConfigError(location(config, "no_rope_layers") + ": found " + excerpt(rotated) +
+                        ", expected 1 or 0");
+  if (std::ssize(config.no_rope_layers) != config.model.layers) {
+    refuse(config, "no_rope_layers",
+           "as many as " + described(config, "base_num_decoder_layers") + " says, found " +
+               std::to_string(config.no_rope_layers.size()));
+  }
+  if (config.model.nope_layer_interval > 0) {
+    refuse(config, "nope_layer_interval", "0 with no_rope_layers, which say it");
+  }
+}
+
 void check_model(const Config& config) {
   if (is_toy(config)) return;
   if (config.rope_low_freq_factor >= config.rope_high_freq_factor) {
@@ -83,6 +99,7 @@ void check_model(const Config& config) {
     refuse(config, "full_attention_period", "0 with " + described(config, "sliding_window_size"));
   }
   check_layer_types(config);
+  check_no_rope_layers(config);
   if (config.model.pad_token.value_or(0) >= config.model.vocabulary) {
     refuse(config, "pad_token_id", "less than " + described(config, "vocab_size"));
   }

@@ -49,7 +49,9 @@ std::vector<std::string> differences(const DecoderConfig& one, const DecoderConf
       lines.push_back(fmt::format("{}: {} here, {} in the checkpoint", key, shown(a), shown(b)));
   };
   for (const models::Field* field : models::decoder_fields()) {
-    if (field == &models::kFullAttentionPeriod || field == &models::kPadToken) continue;
+    if (field == &models::kFullAttentionPeriod || field == &models::kNopeLayerInterval ||
+        field == &models::kPadToken)
+      continue;
     // A default that goes by it.
     if (field == &models::kQueryPreAttnScalar && here.head_dim != there.head_dim) continue;
     compare(field->key, value(*field, here), value(*field, there));
@@ -66,6 +68,9 @@ std::vector<std::string> differences(const DecoderConfig& one, const DecoderConf
   if (here.layers == there.layers && here.windowed != there.windowed)
     lines.emplace_back(
         "full_attention_period, layer_types: other layers have a window in the checkpoint");
+  if (here.layers == there.layers && here.rotated != there.rotated)
+    lines.emplace_back(
+        "nope_layer_interval, no_rope_layers: other layers have RoPE in the checkpoint");
   return lines;
 }
 

@@ -12,6 +12,9 @@
 #include "tests/data/temporary_folder.h"
 #include "tests/trainer/checkpoint/tiny_run.h"
 
+// Sanitizers reserve address space, and start a thread of their own.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+
 namespace longshore::trainer {
 namespace {
 
@@ -50,8 +53,6 @@ bool works_or_names(const std::string& limit, const ProgramResult& result) {
   return result.exit_code == 0;
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which reserve address space
-
 TEST(AddressSpace, IsEnoughOrSaidToBeTooLittle) {
   TemporaryFolder folder;
   int worked = 0;
@@ -63,8 +64,6 @@ TEST(AddressSpace, IsEnoughOrSaidToBeTooLittle) {
   EXPECT_GE(worked, 1);
   EXPECT_LT(worked, static_cast<int>(std::size(kKib)));
 }
-
-#endif
 
 TEST(Threads, AreEnoughOrSaidToBeTooFew) {
   TemporaryFolder folder;
@@ -84,3 +83,5 @@ TEST(Threads, AreEnoughOrSaidToBeTooFew) {
 
 }  // namespace
 }  // namespace longshore::trainer
+
+#endif

@@ -229,7 +229,8 @@ TEST_P(DecodingOf, GreedyTextIsThatOfFullForwardPasses) {
 INSTANTIATE_TEST_SUITE_P(Models, DecodingOf,
                          testing::Values("llama2_mha_untied", "llama31_gqa", "llama32_tied",
                                          "mistral_window", "qwen2_bias", "qwen3_qknorm",
-                                         "gemma1_mqa", "gemma2", "gemma3_text", "olmo2", "granite"),
+                                         "gemma1_mqa", "gemma2", "gemma3_text", "olmo2", "granite",
+                                         "smollm3"),
                          [](const auto& info) { return std::string(info.param); });
 
 class DecodingBehindImages : public testing::TestWithParam<const char*> {};

@@ -148,8 +148,8 @@ INSTANTIATE_TEST_SUITE_P(Models, Goldens,
                          testing::Values("llama2_mha_untied", "llama31_gqa", "llama32_tied",
                                          "llama32_packed", "mistral_window", "qwen2_bias",
                                          "qwen3_qknorm", "gemma1_mqa", "gemma2", "gemma3_text",
-                                         "olmo2", "granite", "paligemma2", "paligemma2_window",
-                                         "gemma3_vision"),
+                                         "olmo2", "granite", "smollm3", "paligemma2",
+                                         "paligemma2_window", "gemma3_vision"),
                          [](const auto& info) { return std::string(info.param); });
 
 // The language model's attention alone, of a model that reads images: the gradients there are are
