@@ -288,7 +288,7 @@ TEST(InitialWeights, TakeTheirHomesAndNothingElse) {
 
 // --- the process
 
-#ifndef __SANITIZE_ADDRESS__
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 
 // In a process of its own: exits with 0 when the resident set grew as predicted.
 [[noreturn]] void compare_resident_set(const char* policy, const Homes& homes = {}) {

@@ -433,7 +433,7 @@ TEST(Tutorial, TrainingWithOptimizerStateOnTheHost) {
     }
 }
 
-#ifndef __SANITIZE_ADDRESS__
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 
 // In a process of its own: exits with 0 when the resident set grew as predicted.
 [[noreturn]] void compare_resident_set(const Homes& homes) {

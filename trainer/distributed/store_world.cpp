@@ -86,7 +86,10 @@ std::optional<int> listening_socket(const StoreLaunch& launch) {
 // c10d logs each message of a stranger with a trace of its calls, and each host that does not
 // answer with its name as it is. What comes of that is an error here.
 void leave_out_logs() {
-  if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) FLAGS_caffe2_log_level = c10::GLOG_FATAL;
+  static std::once_flag once;
+  std::call_once(once, [] {
+    if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) FLAGS_caffe2_log_level = c10::GLOG_FATAL;
+  });
 }
 
 std::string waiting_text(const Launch& launch) {

@@ -281,7 +281,7 @@ TEST(Saving, TakesWhatWasPlanned) {
   }
 }
 
-#ifndef __SANITIZE_ADDRESS__  // which takes memory, too
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which take memory, too
 TEST(Saving, TakesNoMoreThanPlannedOnTheMachine) {
   std::ofstream forget("/proc/self/clear_refs");
   if (!(forget << 5 << std::flush)) GTEST_SKIP() << "the kernel keeps the peak";
