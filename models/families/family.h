@@ -19,8 +19,8 @@ enum class Activation : uint8_t { silu, gelu_tanh };
 // Where a layer has norms, by their names: on what attention and MLP read, and on what they give.
 // "" where it has none.
 struct LayerNorms {
-  std::string_view before_attention = "input_layernorm", after_attention = "",
-                   before_mlp = "post_attention_layernorm", after_mlp = "";
+  std::string_view before_attention = "input_layernorm", after_attention,
+                   before_mlp = "post_attention_layernorm", after_mlp;
 
   bool operator==(const LayerNorms&) const = default;
 };
