@@ -144,8 +144,8 @@ Attended attention_block(const DecoderConfig& c, Var n, const RopeTable& table,
   Var q = projection(c, kind, n, {"self_attn.q_proj", q_width, has_bias});   // [B,T,H*D]
   Var k = projection(c, kind, n, {"self_attn.k_proj", kv_width, has_bias});  // [B,T,G*D]
   Var v = projection(c, kind, n, {"self_attn.v_proj", kv_width, has_bias});  // [B,T,G*D]
-  if (const QkNorm kind = traits(c).qk_norm; kind != QkNorm::none) {
-    const bool is_of_each = kind == QkNorm::of_each_head;
+  if (const QkNorm norms = traits(c).qk_norm; norms != QkNorm::none) {
+    const bool is_of_each = norms == QkNorm::of_each_head;
     q = norm(c, q, "self_attn.q_norm.weight", is_of_each ? c.head_dim : q_width);
     k = norm(c, k, "self_attn.k_norm.weight", is_of_each ? c.head_dim : kv_width);
   }

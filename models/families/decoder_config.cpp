@@ -6,29 +6,33 @@
 
 namespace longshore::models {
 
-bool has_window(const DecoderConfig& config, int64_t layer) {
-  if (config.window == 0) return false;
-  if (!config.windowed.empty()) return config.windowed[layer % std::ssize(config.windowed)];
-  return config.full_attention_period == 0 || (layer + 1) % config.full_attention_period != 0;
-}
-
-bool has_rope(const DecoderConfig& config, int64_t layer) {
-  if (!config.rotated.empty()) return config.rotated[layer % std::ssize(config.rotated)];
-  return config.nope_layer_interval == 0 || (layer + 1) % config.nope_layer_interval != 0;
-}
-
 namespace {
 
-// The p with which `has` every layer but each p-th; 0 where there is none.
-int64_t period(const DecoderConfig& config, bool (*has)(const DecoderConfig&, int64_t)) {
+// Whether a layer has what the list says of each, from the start again for further layers, or,
+// where it is empty, all but each `period`th have.
+bool has(const std::vector<bool>& list, int64_t period, int64_t layer) {
+  if (!list.empty()) return list[layer % std::ssize(list)];
+  return period == 0 || (layer + 1) % period != 0;
+}
+
+// The p with which every p-th layer alone is said not to have it; 0 where there is none.
+int64_t period(const DecoderConfig& config, bool (*said)(const DecoderConfig&, int64_t)) {
   int64_t first = 0;
-  while (first < config.layers && has(config, first)) ++first;
+  while (first < config.layers && said(config, first)) ++first;
   for (int64_t layer = 0; layer < config.layers; ++layer)
-    if (has(config, layer) != ((layer + 1) % (first + 1) != 0)) return 0;
+    if (said(config, layer) != has({}, first + 1, layer)) return 0;
   return first + 1;
 }
 
 }  // namespace
+
+bool has_window(const DecoderConfig& config, int64_t layer) {
+  return config.window > 0 && has(config.windowed, config.full_attention_period, layer);
+}
+
+bool has_rope(const DecoderConfig& config, int64_t layer) {
+  return has(config.rotated, config.nope_layer_interval, layer);
+}
 
 int64_t full_attention_period(const DecoderConfig& config) { return period(config, has_window); }
 int64_t nope_layer_interval(const DecoderConfig& config) { return period(config, has_rope); }

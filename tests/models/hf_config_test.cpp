@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <iterator>
@@ -31,6 +32,8 @@ const std::string kCases[] = {"llama2_mha_untied",
                               "olmo2",
                               "granite",
                               "smollm3"};
+
+const std::string kInNewerSpellingAlone[] = {"olmo2", "granite", "smollm3"};
 
 std::string read_text(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -177,9 +180,9 @@ TEST(HfConfigWriting, WritesWhatTransformersWasTriedWith) {
   for (const std::string& name : kCases) {
     const std::string folder = "tests/goldens/models/" + name;
     const DecoderConfig config = parse_hf_config(read_text(folder + "/config.json"));
-    // Where the case has the older spelling, too.
-    if (const std::string older = folder + "/config_v4.json"; std::ifstream(older).is_open())
-      EXPECT_EQ(parse_hf_config(read_text(older)), config) << name;
+    if (std::ranges::find(kInNewerSpellingAlone, name) == std::end(kInNewerSpellingAlone)) {
+      EXPECT_EQ(parse_hf_config(read_text(folder + "/config_v4.json")), config) << name;
+    }
     EXPECT_EQ(write_hf_config(config), read_text("tests/goldens/hf_config/" + name + ".json"));
   }
   for (const std::string name : {"paligemma2", "paligemma2_window", "gemma3_vision"}) {

@@ -1,10 +1,12 @@
 #include "trainer/config/validate.h"
 
 #include <algorithm>
+#include <array>
 #include <climits>
 #include <initializer_list>
 #include <optional>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "base/error.h"
@@ -13,6 +15,7 @@
 #include "base/text.h"
 #include "data/text/text_format.h"
 #include "models/families/decoder.h"
+#include "models/families/fields.h"
 #include "offload/policy/policy.h"
 #include "trainer/config/key_values.h"
 #include "trainer/config/yaml.h"
@@ -51,38 +54,22 @@ void check_ranges(const Config& config) {
                     "config.json, brings all its keys");
 }
 
-void check_layer_types(const Config& config) {
-  if (config.layer_types.empty()) return;
-  for (const std::string& type : config.layer_types)
-    if (type != models::kFullAttention && type != models::kSlidingAttention)
-      throw ConfigError(location(config, "layer_types") + ": found " + excerpt(type) +
-                        ", expected full_attention or sliding_attention");
-  if (std::ssize(config.layer_types) != config.model.layers) {
-    refuse(config, "layer_types",
+// A list that says something of each layer, in one of two words; `period` says the same for all.
+void check_list_of_layers(const Config& config, const std::string& key,
+                          const std::vector<std::string>& list,
+                          const std::array<std::string, 2>& words, const models::Field& period) {
+  if (list.empty()) return;
+  for (const std::string& word : list)
+    if (std::ranges::find(words, word) == words.end())
+      throw ConfigError(location(config, key) + ": found " + excerpt(word) + ", expected " +
+                        words[0] + " or " + words[1]);
+  if (std::ssize(list) != config.model.layers) {
+    refuse(config, key,
            "as many as " + described(config, "base_num_decoder_layers") + " says, found " +
-               std::to_string(config.layer_types.size()));
+               std::to_string(list.size()));
   }
-  if (config.model.full_attention_period > 0) {
-    refuse(config, "full_attention_period", "0 with layer_types, which say it");
-  }
-  if (config.model.window == 0) {
-    refuse(config, "layer_types", "none with " + described(config, "sliding_window_size"));
-  }
-}
-
-void check_no_rope_layers(const Config& config) {
-  if (config.no_rope_layers.empty()) return;
-  for (const std::string& rotated : config.no_rope_layers)
-    if (rotated != "0" && rotated != "1")
-      throw ConfigError(location(config, "no_rope_layers") + ": found " + excerpt(rotated) +
-                        ", expected 1 or 0");
-  if (std::ssize(config.no_rope_layers) != config.model.layers) {
-    refuse(config, "no_rope_layers",
-           "as many as " + described(config, "base_num_decoder_layers") + " says, found " +
-               std::to_string(config.no_rope_layers.size()));
-  }
-  if (config.model.nope_layer_interval > 0) {
-    refuse(config, "nope_layer_interval", "0 with no_rope_layers, which say it");
+  if (value(period, config.model) > 0) {
+    refuse(config, period.key, "0 with " + key + ", which say it");
   }
 }
 
@@ -98,8 +85,14 @@ void check_model(const Config& config) {
   if (config.model.full_attention_period > 0 && config.model.window == 0) {
     refuse(config, "full_attention_period", "0 with " + described(config, "sliding_window_size"));
   }
-  check_layer_types(config);
-  check_no_rope_layers(config);
+  check_list_of_layers(config, "layer_types", config.layer_types,
+                       {models::kFullAttention, models::kSlidingAttention},
+                       models::kFullAttentionPeriod);
+  if (!config.layer_types.empty() && config.model.window == 0) {
+    refuse(config, "layer_types", "none with " + described(config, "sliding_window_size"));
+  }
+  check_list_of_layers(config, "no_rope_layers", config.no_rope_layers, {"1", "0"},
+                       models::kNopeLayerInterval);
   if (config.model.pad_token.value_or(0) >= config.model.vocabulary) {
     refuse(config, "pad_token_id", "less than " + described(config, "vocab_size"));
   }
