@@ -67,13 +67,61 @@ struct LayerKind {
   bool operator==(const LayerKind&) const = default;
 };
 
+// The linear layers of one module of the published model, mostly one, that read x.
+class Linears {
+ public:
+  // `module`: of a FusedModule, or the name of the only one.
+  Linears(const DecoderConfig& c, const LayerKind& kind, Var x, std::string_view module)
+      : c_(c), x_(x), module_(published_module(traits(c), module)) {
+    if (const auto adapter = kind.adapters.find(module_); adapter != kind.adapters.end())
+      adapter_ = lora_input(adapter->second, x, module_);
+  }
+
+  const std::string& module() const { return module_; }
+
+  // In the order of the module's rows.
+  Var operator()(const Projection& to) {
+    const auto& [name, width, has_bias] = to;
+    Trace& t = *x_.trace;
+    Weight matrix = kMatrix, bias = kBias;
+    matrix.saved_rows = rows(name, ".weight");
+    bias.saved_rows = rows(name, ".bias");
+    Var y =
+        linear(x_, t.weight(name + ".weight", {{width, x_.type().shape.back()}, c_.dtype}, matrix));
+    if (adapter_) y = add_lora(*adapter_, y, name, rows(name, lora_b_name("")));
+    rows_ += width;
+    return has_bias ? add_bias(y, t.weight(name + ".bias", {{width}, c_.dtype}, bias)) : y;
+  }
+
+ private:
+  // Which rows those of the layer `name` are, if they are not all of the module.
+  std::optional<SavedRows> rows(const std::string& name, const std::string& ending) const {
+    if (name == module_) return std::nullopt;
+    return SavedRows{.tensor = module_ + ending, .first = rows_};
+  }
+
+  const DecoderConfig& c_;
+  Var x_;
+  std::string module_;
+  std::optional<Var> adapter_;  // what its B reads
+  int64_t rows_ = 0;            // that the layers before have
+};
+
+// Those of one input, in the order of their rows where some are of one module.
+std::vector<Var> projections(const DecoderConfig& c, const LayerKind& kind, Var x,
+                             const std::vector<Projection>& all) {
+  std::vector<Var> outputs;
+  std::optional<Linears> linears;
+  for (const Projection& to : all) {
+    if (!linears || linears->module() != published_module(traits(c), to.name))
+      linears.emplace(c, kind, x, to.name);
+    outputs.push_back((*linears)(to));
+  }
+  return outputs;
+}
+
 Var projection(const DecoderConfig& c, const LayerKind& kind, Var x, const Projection& to) {
-  const auto& [name, width, has_bias] = to;
-  Trace& t = *x.trace;
-  Var y = linear(x, t.weight(name + ".weight", {{width, x.type().shape.back()}, c.dtype}, kMatrix));
-  if (const auto adapter = kind.adapters.find(name); adapter != kind.adapters.end())
-    y = add_lora(adapter->second, x, y, name);
-  return has_bias ? add_bias(y, t.weight(name + ".bias", {{width}, c.dtype}, kBias)) : y;
+  return projections(c, kind, x, {to})[0];
 }
 
 Var embedding_weight(Trace& t, const DecoderConfig& c) {
@@ -81,12 +129,34 @@ Var embedding_weight(Trace& t, const DecoderConfig& c) {
                   {{c.vocabulary, c.width}, c.dtype}, kMatrix);
 }
 
+// A table of rotations that layers read by its name, with "_cos" and "_sin".
+struct Rotation {
+  std::string name;
+  double base;
+  RopeScaling scaling = {};
+  std::optional<RopeTemperature> temperature = {};
+};
+
+constexpr const char *kRope = "rope", *kWindowRope = "window_rope", *kQueryRope = "query_rope";
+
+std::vector<Rotation> rotations(const DecoderConfig& c) {
+  std::vector<Rotation> all{{.name = kRope, .base = c.rope_base, .scaling = c.rope_scaling}};
+  if (c.window_rope_base) all.push_back({.name = kWindowRope, .base = *c.window_rope_base});
+  if (c.temperature_beta > 0)
+    all.push_back(
+        {.name = kQueryRope,
+         .base = c.rope_base,
+         .scaling = c.rope_scaling,
+         .temperature = RopeTemperature{.beta = c.temperature_beta,
+                                        .length = original_length(c.rope_scaling).value()}});
+  return all;
+}
+
 Program embed(const DecoderConfig& c) {
   Trace t("embed");
   Var tokens = t.batch("tokens", {{c.batch, c.length}, Dtype::int32});                  // [B,T]
   Var positions = t.batch("positions", {{c.batch, c.length}, Dtype::int32}, kCounted);  // [B,T]
-  RopeTable table = rope_table(positions, c.head_dim, c.rope_base, c.rope_scaling);
-  Var x = embedding(tokens, embedding_weight(t, c), c.pad_token.value_or(-1));  // [B,T,C]
+  Var x = embedding(tokens, embedding_weight(t, c), c.pad_token.value_or(-1));          // [B,T,C]
   if (traits(c).scales_embeddings) x = scale(x, std::sqrt(static_cast<double>(c.width)));
   x = scaled(x, c.embedding_multiplier);
   if (const auto& v = c.vision; v && v->reads_images()) {
@@ -94,33 +164,32 @@ Program embed(const DecoderConfig& c) {
     Var places = t.batch(kImagePlaces, {{v->images, v->image_tokens}, Dtype::int32}, {.value = -1});
     x = replace_rows(x, rows, places);
   }
-  t.output(x);          // [B,T,C]
-  t.output(table.cos);  // [B,T,D/2]
-  t.output(table.sin);
-  if (c.window_rope_base) {
-    RopeTable windowed = rope_table(positions, c.head_dim, *c.window_rope_base);
-    t.output(windowed.cos);
-    t.output(windowed.sin);
+  t.output(x);  // [B,T,C]
+  for (const Rotation& rotation : rotations(c)) {
+    RopeTable table =
+        rope_table(positions, rotary_dim(c), rotation.base, rotation.scaling, rotation.temperature);
+    t.output(table.cos);  // [B,T,R/2]
+    t.output(table.sin);
   }
   return t.finish();
 }
 
 struct LayerInputs {
-  Var x;            // [B,T,C]
-  RopeTable table;  // of this kind of layer
+  Var x;                        // [B,T,C]
+  RopeTable table, of_queries;  // of this kind of layer
 };
 
 LayerInputs layer_inputs(Trace& t, const DecoderConfig& c, const LayerKind& kind) {
-  Type table_type{{c.batch, c.length, c.head_dim / 2}, Dtype::float32};
+  const Type table_type{{c.batch, c.length, rotary_dim(c) / 2}, Dtype::float32};
   LayerInputs in;
   in.x = t.label(t.input("decoder_layer_input", {{c.batch, c.length, c.width}, c.dtype}),
                  "decoder_layer_input");
-  in.table = {t.input("rope_cos", table_type), t.input("rope_sin", table_type)};
-  if (c.window_rope_base) {
-    RopeTable windowed{t.input("window_rope_cos", table_type),
-                       t.input("window_rope_sin", table_type)};
-    if (kind.has_window) in.table = windowed;
-  }
+  std::map<std::string, RopeTable> tables;
+  for (const auto& [name, base, scaling, temperature] : rotations(c))
+    tables[name] = {t.input(name + "_cos", table_type), t.input(name + "_sin", table_type)};
+  const bool is_window = kind.has_window && tables.contains(kWindowRope);
+  in.table = tables.at(is_window ? kWindowRope : kRope);
+  in.of_queries = !is_window && tables.contains(kQueryRope) ? tables.at(kQueryRope) : in.table;
   return in;
 }
 
@@ -136,22 +205,27 @@ double query_scale(const DecoderConfig& c) {
 }
 
 // n [B,T,C]
-Attended attention_block(const DecoderConfig& c, Var n, const RopeTable& table,
+Attended attention_block(const DecoderConfig& c, Var n, const LayerInputs& in,
                          const LayerKind& kind) {
   Trace& t = *n.trace;
   int64_t q_width = c.query_heads * c.head_dim, kv_width = c.kv_heads * c.head_dim;
   const bool has_bias = traits(c).qkv_bias || c.attention_bias;
-  Var q = projection(c, kind, n, {"self_attn.q_proj", q_width, has_bias});   // [B,T,H*D]
-  Var k = projection(c, kind, n, {"self_attn.k_proj", kv_width, has_bias});  // [B,T,G*D]
-  Var v = projection(c, kind, n, {"self_attn.v_proj", kv_width, has_bias});  // [B,T,G*D]
+  const std::vector<Var> qkv =
+      projections(c, kind, n,
+                  {{"self_attn.q_proj", q_width, has_bias},     // [B,T,H*D]
+                   {"self_attn.k_proj", kv_width, has_bias},    // [B,T,G*D]
+                   {"self_attn.v_proj", kv_width, has_bias}});  // [B,T,G*D]
+  Var q = qkv[0], k = qkv[1], v = qkv[2];
   if (const QkNorm norms = traits(c).qk_norm; norms != QkNorm::none) {
     const bool is_of_each = norms == QkNorm::of_each_head;
     q = norm(c, q, "self_attn.q_norm.weight", is_of_each ? c.head_dim : q_width);
     k = norm(c, k, "self_attn.k_norm.weight", is_of_each ? c.head_dim : kv_width);
   }
   if (kind.has_rope) {
-    q = rope(q, table);
-    k = rope(k, table);
+    RopeOptions turned{.pairs = traits(c).rope_pairs};
+    if (rotary_dim(c) < c.head_dim) turned.head_dim = c.head_dim;
+    q = rope(q, in.of_queries, turned);
+    k = rope(k, in.table, turned);
   }
   q = t.label(q, "query_proj");
   k = t.label(k, "key_proj");
@@ -184,16 +258,20 @@ Attended attention_block(const DecoderConfig& c, Var n, const RopeTable& table,
     context = attention(q, k, v, options, rows);
   }
   context = t.label(context, "context");
-  attended.out = t.label(
-      projection(c, kind, context, {"self_attn.o_proj", c.width, c.attention_bias}), "out_proj");
+  attended.out =
+      t.label(projection(c, kind, context,
+                         {"self_attn.o_proj", c.width, c.attention_bias && traits(c).output_bias}),
+              "out_proj");
   return attended;
 }
 
 // [B,T,C] -> [B,T,C]
 Var mlp_block(const DecoderConfig& c, const LayerKind& kind, Var n) {
   Trace& t = *n.trace;
-  Var gate = t.label(projection(c, kind, n, {"mlp.gate_proj", c.mlp_width, c.mlp_bias}), "mlpwi_0");
-  Var up = t.label(projection(c, kind, n, {"mlp.up_proj", c.mlp_width, c.mlp_bias}), "mlpwi_1");
+  const std::vector<Var> gate_up = projections(
+      c, kind, n,
+      {{"mlp.gate_proj", c.mlp_width, c.mlp_bias}, {"mlp.up_proj", c.mlp_width, c.mlp_bias}});
+  Var gate = t.label(gate_up[0], "mlpwi_0"), up = t.label(gate_up[1], "mlpwi_1");
   const bool is_silu = traits(c).activation == Activation::silu;
   Var act = is_silu ? swiglu(gate, up) : geglu(gate, up);  // [B,T,F]
   return t.label(projection(c, kind, act, {"mlp.down_proj", c.width, c.mlp_bias}), "mlpwo");
@@ -206,7 +284,7 @@ Program decoder_layer(const DecoderConfig& c, const LayerKind& kind, const std::
   auto add_to = [&](Var residual, Var out, std::string_view norm_after) {
     return add(residual, scaled(normed(c, out, norm_after), c.residual_multiplier));
   };
-  auto [out, cache] = attention_block(c, normed(c, in.x, norms.before_attention), in.table, kind);
+  auto [out, cache] = attention_block(c, normed(c, in.x, norms.before_attention), in, kind);
   Var attended = add_to(in.x, out, norms.after_attention);
   Var down = mlp_block(c, kind, normed(c, attended, norms.before_mlp));
   t.output(add_to(attended, down, norms.after_mlp));
@@ -255,11 +333,9 @@ Program head(const DecoderConfig& c, const HeadOptions& options) {
 
 std::map<std::string, LoraProduct> adapters(const DecoderConfig& c, int layer) {
   std::map<std::string, LoraProduct> adapters;
-  for (std::string_view target : kLoraTargets) {
-    const std::string_view module = lora_module(target);
+  for (const std::string& module : linear_modules(traits(c)))
     if (const auto found = adapter_of(c.lora, lora_module_name(layer, module)))
-      adapters[std::string(module)] = {.rank = found->rank, .scale = c.lora.scale(*found)};
-  }
+      adapters[module] = {.rank = found->rank, .scale = c.lora.scale(*found)};
   return adapters;
 }
 
@@ -271,8 +347,8 @@ Stage layers(const DecoderConfig& c, int64_t cache_capacity, int embed) {
               .programs = {},
               .layers = {},
               .inputs = {}};
-  for (int output = 0; output < (c.window_rope_base ? 5 : 3); ++output)
-    stage.inputs.push_back({embed, output});
+  const int outputs = 1 + 2 * static_cast<int>(rotations(c).size());
+  for (int output = 0; output < outputs; ++output) stage.inputs.push_back({embed, output});
   std::vector<LayerKind> kinds;
   std::map<std::string, int> count_of;
   for (int layer = 0; layer < c.layers; ++layer) {

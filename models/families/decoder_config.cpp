@@ -34,6 +34,10 @@ bool has_rope(const DecoderConfig& config, int64_t layer) {
   return has(config.rotated, config.nope_layer_interval, layer);
 }
 
+int64_t rotary_dim(const DecoderConfig& config) {
+  return static_cast<int64_t>(static_cast<double>(config.head_dim) * config.partial_rotary_factor);
+}
+
 int64_t full_attention_period(const DecoderConfig& config) { return period(config, has_window); }
 int64_t nope_layer_interval(const DecoderConfig& config) { return period(config, has_rope); }
 
@@ -54,6 +58,7 @@ DecoderConfig with_defaults_written_out(DecoderConfig config) {
     rotated.push_back(has_rope(config, layer));
   config.rotated = std::move(rotated);
   config.nope_layer_interval = 0;
+  config.max_position_embeddings.reset();
   const bool has_windows = std::ranges::find(config.windowed, true) != config.windowed.end();
   if (!has_windows) config.window = 0;
   // Without a base of its own it is the other layers' rotation, scaling included, which no base

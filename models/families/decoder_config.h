@@ -9,31 +9,33 @@
 #include "models/families/lora_config.h"
 #include "models/families/vision_config.h"
 #include "models/ir/types.h"
-#include "models/ops/rope/rope_scaling.h"
+#include "models/ops/rope/rope_options.h"
 
 namespace longshore::models {
 
 // Comments name the config keys; fields.h has their ranges.
 struct DecoderConfig {
-  int64_t batch = 1;             // per_device_batch_size
-  int64_t length = 2048;         // max_target_length
-  int64_t vocabulary = 32000;    // vocab_size
-  int64_t width = 4096;          // base_emb_dim
-  int64_t layers = 32;           // base_num_decoder_layers
-  int64_t query_heads = 32;      // base_num_query_heads
-  int64_t kv_heads = 32;         // base_num_kv_heads
-  int64_t head_dim = 128;        // head_dim
-  int64_t mlp_width = 11008;     // base_mlp_dim
-  double norm_epsilon = 1e-5;    // normalization_layer_epsilon
-  double rope_base = 10000;      // rope_max_timescale
-  bool tied_embeddings = false;  // logits_via_embedding
-  Dtype dtype = Dtype::float32;  // dtype
-  bool deterministic = true;     // deterministic; of GPUs, others always are
+  int64_t batch = 1;                 // per_device_batch_size
+  int64_t length = 2048;             // max_target_length
+  int64_t vocabulary = 32000;        // vocab_size
+  int64_t width = 4096;              // base_emb_dim
+  int64_t layers = 32;               // base_num_decoder_layers
+  int64_t query_heads = 32;          // base_num_query_heads
+  int64_t kv_heads = 32;             // base_num_kv_heads
+  int64_t head_dim = 128;            // head_dim
+  int64_t mlp_width = 11008;         // base_mlp_dim
+  double norm_epsilon = 1e-5;        // normalization_layer_epsilon
+  double rope_base = 10000;          // rope_max_timescale
+  double partial_rotary_factor = 1;  // partial_rotary_factor: the share of a head that turns
+  bool tied_embeddings = false;      // logits_via_embedding
+  Dtype dtype = Dtype::float32;      // dtype
+  bool deterministic = true;         // deterministic; of GPUs, others always are
 
-  const Family* family = &kLlama;               // model_type
-  bool attention_bias = false;                  // attention_bias: on query, key, value and output
-  bool mlp_bias = false;                        // mlp_bias
-  RopeScaling rope_scaling;                     // rope_type, of layers without a window
+  const Family* family = &kLlama;  // model_type
+  bool attention_bias = false;     // attention_bias: on query, key, value and output
+  bool mlp_bias = false;           // mlp_bias
+  RopeScaling rope_scaling;        // rope_type, of layers without a window
+  double temperature_beta = 0;     // llama_4_scaling_beta: of the queries' temperature; 0: none
   std::optional<double> query_pre_attn_scalar;  // scores are divided by its root; unset: head_dim
   double embedding_multiplier = 1;              // embedding_multiplier
   std::optional<double> attention_multiplier;   // of scores; unset: by query_pre_attn_scalar
@@ -56,7 +58,8 @@ struct DecoderConfig {
   // padding_idx; a tied head's gradient stays.
   std::optional<int64_t> pad_token;  // pad_token_id
   LoraConfig lora;                   // adapters; with them all other weights are frozen
-  bool segments = false;             // the batch has input `segments` i32 [B,T]: packed documents
+  std::optional<int64_t> max_position_embeddings;  // as config.json says; nothing is computed of it
+  bool segments = false;  // the batch has input `segments` i32 [B,T]: packed documents
   std::optional<VisionConfig> vision = {};  // of a decoder that reads images too
 
   bool operator==(const DecoderConfig&) const = default;
@@ -70,6 +73,8 @@ inline constexpr const char *kFullAttention = "full_attention",
 bool has_window(const DecoderConfig& config, int64_t layer);
 // Whether that layer, counted from 0, turns query and key by their positions.
 bool has_rope(const DecoderConfig& config, int64_t layer);
+// The numbers of a head that turn, the first ones.
+int64_t rotary_dim(const DecoderConfig& config);
 // The p with which every p-th layer is without rotations and no other is, as for windows.
 int64_t nope_layer_interval(const DecoderConfig& config);
 // The p with which every p-th layer is without a window and no other is, the older spelling of
@@ -78,8 +83,9 @@ int64_t nope_layer_interval(const DecoderConfig& config);
 int64_t full_attention_period(const DecoderConfig& config);
 
 // The same decoder with what stands for a default written out (query_pre_attn_scalar, windowed,
-// rotated, window_rope_base; an attention_multiplier that is the default is left out), and the
-// family that others are compared as, so that decoders that compute the same compare equal.
+// rotated, window_rope_base; an attention_multiplier that is the default is left out, and
+// max_position_embeddings), and the family that others are compared as, so that decoders that
+// compute the same compare equal.
 DecoderConfig with_defaults_written_out(DecoderConfig config);
 
 }  // namespace longshore::models

@@ -3,11 +3,14 @@
 // are traced by it, and config.json is read and written by it.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "models/ops/rope/rope_options.h"
 
 namespace longshore::models {
 
@@ -28,6 +31,19 @@ struct LayerNorms {
 // Of query and key, before they are turned: RMSNorm on each head, or on all heads together.
 enum class QkNorm : uint8_t { none, of_each_head, of_all_heads };
 
+// Linear layers of one input that are published as one, "self_attn.qkv_proj": its rows are theirs,
+// one after the other. Here each has weights of its own.
+struct FusedModule {
+  std::string_view name;
+  std::array<std::string_view, 3> parts;  // "": none
+
+  bool operator==(const FusedModule&) const = default;
+};
+
+inline constexpr FusedModule kQkvProj{"self_attn.qkv_proj",
+                                      {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"}};
+inline constexpr FusedModule kGateUpProj{"mlp.gate_up_proj", {"mlp.gate_proj", "mlp.up_proj"}};
+
 // What all layers of a family have and no config can change.
 struct LayerTraits {
   Activation activation = Activation::silu;
@@ -35,7 +51,10 @@ struct LayerTraits {
   double norm_offset = 0;          // added to the weights of norms, which start at 1 minus this
   bool scales_embeddings = false;  // by sqrt(width)
   QkNorm qk_norm = QkNorm::none;
-  bool qkv_bias = false;  // on query, key and value, whatever attention_bias says
+  RopePairs rope_pairs = RopePairs::halves;
+  std::vector<FusedModule> fused = {};
+  bool qkv_bias = false;    // on query, key and value, whatever attention_bias says
+  bool output_bias = true;  // attention_bias is on attention's output too
 
   bool operator==(const LayerTraits&) const = default;
 };
@@ -70,11 +89,14 @@ struct HfKeys {
   std::optional<int64_t> pad_token = {};
   double rope_base = 10000;
   double norm_epsilon = 1e-6;
+  bool scales_rope = true;  // false: the code of the family knows no scaling of those here
+  int64_t window = 4096;
   Windows windows = Windows::none;
   int64_t full_attention_period = 0;  // where layer_types do not say it
   const char* period_key = nullptr;   // the older spelling of layer_types
   int64_t nope_layer_interval = 0;    // where no_rope_layers do not say it; 0: no key says it
   double window_rope_base = 0;        // 0: windows turn as other layers do, and no key says else
+  bool scales_windows = true;         // false: they do so without a scaling
 };
 
 struct Family {
@@ -85,13 +107,25 @@ struct Family {
 };
 
 extern const Family kLlama, kMistral, kQwen2, kQwen3, kGemma, kGemma2, kGemma3Text, kOlmo2,
-    kGranite, kSmolLm3;
+    kGranite, kSmolLm3, kOlmo3, kMinistral3, kPhi3, kGlm4;
 
 // All of them; the first of several that compute the same is the one they are compared as.
 const std::vector<const Family*>& families();
 
+// nullptr if the family's code does not read it.
+const FamilyField* find_field(const Family& family, const Field& field);
+
 // nullptr if there is none of that name.
 const Family* find_family(std::string_view name);
+
+// The linear layers of a decoder layer, as they are published: those that can have adapters.
+std::vector<std::string> linear_modules(const LayerTraits& layer);
+
+// Those of all families, each once.
+std::vector<std::string> all_linear_modules();
+
+// The published module that the linear layer `module` is, or is a part of.
+std::string_view published_module(const LayerTraits& layer, std::string_view module);
 
 // Whether layers of the two compute the same from the same fields: a Mistral is a Llama by another
 // name, whose config.json has other keys.

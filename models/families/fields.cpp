@@ -62,6 +62,22 @@ const Field kRopeBase{"rope_max_timescale",
                       1,
                       kAnything,
                       "RoPE's base, often called theta"};
+const Field kPartialRotaryFactor{"partial_rotary_factor",
+                                 "partial_rotary_factor",
+                                 other,
+                                 &DecoderConfig::partial_rotary_factor,
+                                 0,
+                                 1,
+                                 "glm4: the share of a head that RoPE turns, its first numbers",
+                                 true};
+const Field kTemperatureBeta{"llama_4_scaling_beta",
+                             "llama_4_scaling_beta",
+                             other,
+                             &DecoderConfig::temperature_beta,
+                             0,
+                             kAnything,
+                             "ministral3: queries at position p are multiplied by 1 + beta ln(1 + "
+                             "floor(p / rope_original_max_position_embeddings)); 0: they are not"};
 const Field kTiedEmbeddings{"logits_via_embedding",
                             "tie_word_embeddings",
                             flag,
@@ -177,6 +193,16 @@ const Field kPadToken{
     false,
     -1};
 
+const Field kMaxPositionEmbeddings{
+    "max_position_embeddings",
+    "max_position_embeddings",
+    other,
+    &DecoderConfig::max_position_embeddings,
+    0,
+    kMaxLength,
+    "tokens that config.json says the model is for; by default as in load_parameters_path; 0: "
+    "max_target_length"};
+
 const std::vector<const Field*>& decoder_fields() {
   static const std::vector<const Field*> all{&kWidth,
                                              &kLayers,
@@ -187,6 +213,8 @@ const std::vector<const Field*>& decoder_fields() {
                                              &kVocabulary,
                                              &kNormEpsilon,
                                              &kRopeBase,
+                                             &kPartialRotaryFactor,
+                                             &kTemperatureBeta,
                                              &kTiedEmbeddings,
                                              &kAttentionBias,
                                              &kMlpBias,
@@ -201,7 +229,8 @@ const std::vector<const Field*>& decoder_fields() {
                                              &kAttentionCap,
                                              &kLogitsCap,
                                              &kWindowRopeBase,
-                                             &kPadToken};
+                                             &kPadToken,
+                                             &kMaxPositionEmbeddings};
   return all;
 }
 

@@ -7,18 +7,21 @@
 
 namespace longshore::models {
 
-Var add_lora(const LoraProduct& adapter, Var x, Var product, std::string_view module) {
-  Trace& t = *x.trace;
-  int64_t in = x.type().shape.back(), out = product.type().shape.back();
-  Dtype dtype = x.type().dtype;
-  double bound = 1 / std::sqrt(static_cast<double>(in));
-  Var a = t.weight(lora_a_name(module), {{adapter.rank, in}, dtype},
-                   {.init = {Init::Kind::uniform, bound}});
-  Var b =
-      t.weight(lora_b_name(module), {{out, adapter.rank}, dtype}, {.init = {Init::Kind::zeros}});
+Var lora_input(const LoraProduct& adapter, Var x, std::string_view module) {
+  const int64_t in = x.type().shape.back();
+  const double bound = 1 / std::sqrt(static_cast<double>(in));
+  Var a = x.trace->weight(lora_a_name(module), {{adapter.rank, in}, x.type().dtype},
+                          {.init = {Init::Kind::uniform, bound}});
   // Scaled where it is narrow, which the gradients are then too.
-  Var low = scale(linear(x, a), adapter.scale, Factor::in_float32);  // [.., rank]
-  return linear(low, b, product);
+  return scale(linear(x, a), adapter.scale, Factor::in_float32);
+}
+
+Var add_lora(Var input, Var product, std::string_view module,
+             const std::optional<SavedRows>& saved) {
+  const int64_t rank = input.type().shape.back(), out = product.type().shape.back();
+  Var b = product.trace->weight(lora_b_name(module), {{out, rank}, input.type().dtype},
+                                {.init = {Init::Kind::zeros}, .saved_rows = saved});
+  return linear(input, b, product);
 }
 
 }  // namespace longshore::models

@@ -1,7 +1,8 @@
-// add_lora() adds an adapter to a program: see lora_config.h.
+// lora_input() and add_lora() add an adapter to a program: see lora_config.h.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "models/families/lora_config.h"
@@ -17,7 +18,12 @@ struct LoraProduct {
   bool operator==(const LoraProduct&) const = default;
 };
 
-// product + scale·(x·Aᵀ)·Bᵀ, with weights of that module in the trace.
-Var add_lora(const LoraProduct& adapter, Var x, Var product, std::string_view module);
+// scale·x·Aᵀ [.., rank], with the module's A as a weight of the trace.
+Var lora_input(const LoraProduct& adapter, Var x, std::string_view module);
+
+// product + input·Bᵀ for what lora_input gave, with the module's B as a weight of the trace.
+// `saved`: the rows that it is of another tensor, where it is.
+Var add_lora(Var input, Var product, std::string_view module,
+             const std::optional<SavedRows>& saved = {});
 
 }  // namespace longshore::models

@@ -3,15 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/error.h"
+#include "models/families/family.h"
 
 namespace longshore::models {
 namespace {
-
-// In the order of kLoraTargets.
-constexpr std::array<std::string_view, kLoraTargets.size()> kModules{
-    "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
-    "mlp.gate_proj",    "mlp.up_proj",      "mlp.down_proj"};
 
 constexpr std::string_view kA = ".lora_A.weight", kB = ".lora_B.weight";
 
@@ -22,10 +17,20 @@ double LoraConfig::scale(const LoraModule& module) const {
   return module.alpha / (rank_stabilized ? std::sqrt(size) : size);
 }
 
-std::string_view lora_module(std::string_view target) {
-  for (std::string_view module : kModules)
-    if (module.ends_with(target)) return module;
-  throw InternalError(std::string(target) + " is no projection of a decoder layer");
+std::string_view lora_target(std::string_view module) {
+  return module.substr(module.rfind('.') + 1);
+}
+
+std::vector<std::string> lora_targets(const LayerTraits& layer) {
+  std::vector<std::string> targets;
+  for (const std::string& module : linear_modules(layer)) targets.emplace_back(lora_target(module));
+  return targets;
+}
+
+std::vector<std::string> all_lora_targets() {
+  std::vector<std::string> targets;
+  for (const std::string& module : all_linear_modules()) targets.emplace_back(lora_target(module));
+  return targets;
 }
 
 std::string lora_module_name(int layer, std::string_view module) {
@@ -43,7 +48,7 @@ std::optional<LoraModule> adapter_of(const LoraConfig& config, std::string_view 
     const auto found = config.modules.find(module);
     return found == config.modules.end() ? std::nullopt : std::optional(found->second);
   }
-  const std::string_view target = module.substr(module.rfind('.') + 1);
+  const std::string_view target = lora_target(module);
   const bool is_target = std::ranges::find(config.targets, target) != config.targets.end();
   return is_target ? std::optional(LoraModule{config.rank, config.alpha}) : std::nullopt;
 }

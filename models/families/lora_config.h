@@ -5,7 +5,6 @@
 // alpha / sqrt(rank).
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -15,6 +14,8 @@
 #include <vector>
 
 namespace longshore::models {
+
+struct LayerTraits;
 
 // One linear layer's adapter.
 struct LoraModule {
@@ -27,7 +28,7 @@ struct LoraModule {
 struct LoraConfig {
   int64_t rank = 0;  // 0: no adapter
   double alpha = 8;
-  std::vector<std::string> targets;  // names out of kLoraTargets, in every layer
+  std::vector<std::string> targets;  // last words of modules that have one in every layer
   bool rank_stabilized = false;      // rsLoRA
   // Where adapters are not alike in all layers: those that there are, by the full names of modules
   // ("model.layers.0.self_attn.q_proj"). Then rank and alpha are what most may have, and targets
@@ -39,12 +40,13 @@ struct LoraConfig {
   bool operator==(const LoraConfig&) const = default;
 };
 
-// The projections of a decoder layer, as Hugging Face names the modules.
-inline constexpr std::array<std::string_view, 7> kLoraTargets{
-    "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"};
+// "q_proj" for "self_attn.q_proj": what targets call a module.
+std::string_view lora_target(std::string_view module);
 
-// "self_attn.q_proj" for "q_proj": the module within a layer.
-std::string_view lora_module(std::string_view target);
+// What targets call the modules of linear_modules(), in their order.
+std::vector<std::string> lora_targets(const LayerTraits& layer);
+// Those of all families, each once.
+std::vector<std::string> all_lora_targets();
 
 // "model.layers.0.self_attn.q_proj" for layer 0 and "self_attn.q_proj": the name within the text
 // model, also where that is a part of another.

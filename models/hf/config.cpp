@@ -13,6 +13,7 @@
 #include "base/problem_list.h"
 #include "models/families/fields.h"
 #include "models/hf/json_reader.h"
+#include "models/hf/rope.h"
 #include "models/hf/text_model.h"
 #include "models/hf/vision.h"
 
@@ -21,110 +22,8 @@ namespace {
 
 using nlohmann::json;
 
-// What scalings have in all: each reads some of it, and the rest changes nothing.
-constexpr const char* kOfScalings[] = {"attention_factor",
-                                       "beta_fast",
-                                       "beta_slow",
-                                       "factor",
-                                       "finetuned",
-                                       "high_freq_factor",
-                                       "long_factor",
-                                       "low_freq_factor",
-                                       "mscale",
-                                       "mscale_all_dim",
-                                       "original_max_position_embeddings",
-                                       "short_factor",
-                                       "truncate"};
-
 void append(std::vector<UnknownKey>& all, const std::vector<UnknownKey>& more) {
   all.insert(all.end(), more.begin(), more.end());
-}
-
-RopeScaling read_scaling(JsonReader& rope) {
-  for (const char* key : kOfScalings) rope.has(key);
-  const std::vector<std::string> types{"default", "linear", "llama3"};
-  const std::string older = rope.word("type", types, "default");
-  const std::string type = rope.word("rope_type", types, older);
-  if (rope.has("type") && type != older) rope.refuse("type", "the same as rope_type");
-  if (type == "linear") return LinearRopeScaling{rope.positive("factor")};
-  if (type == "llama3") {
-    Llama3RopeScaling scaling{rope.positive("factor"), rope.positive("low_freq_factor"),
-                              rope.positive("high_freq_factor"),
-                              rope.positive("original_max_position_embeddings")};
-    if (scaling.low_freq_factor >= scaling.high_freq_factor)
-      rope.refuse("low_freq_factor",
-                  "less than high_freq_factor, " + shown(rope.at("high_freq_factor")));
-    return scaling;
-  }
-  return {};
-}
-
-// One set of rotations: its base and scaling, in the newer spelling.
-void read_rope_parameters(const json& value, const std::string& key, double& base,
-                          RopeScaling& scaling, std::vector<UnknownKey>& unknown) {
-  expect_object(value, key);
-  JsonReader rope(value, key + ".");
-  base = rope.positive("rope_theta", base);
-  scaling = read_scaling(rope);
-  append(unknown, rope.unknown_keys());
-}
-
-// By the key of transformers 5.
-void read_newer_rope(JsonReader& reader, DecoderConfig& config, bool has_local,
-                     std::vector<UnknownKey>& unknown) {
-  const json& value = reader.at("rope_parameters");
-  expect_object(value, "rope_parameters");
-  if (!has_local) {
-    read_rope_parameters(value, "rope_parameters", config.rope_base, config.rope_scaling, unknown);
-    return;
-  }
-  JsonReader kinds(value, "rope_parameters.");
-  read_rope_parameters(kinds.at(kFullAttention), "rope_parameters.full_attention", config.rope_base,
-                       config.rope_scaling, unknown);
-  double local_base = config.family->hf.window_rope_base;
-  RopeScaling local;
-  read_rope_parameters(kinds.at("sliding_attention"), "rope_parameters.sliding_attention",
-                       local_base, local, unknown);
-  config.window_rope_base = local_base;
-  if (local != RopeScaling{})
-    JsonReader(kinds.at("sliding_attention"), "rope_parameters.sliding_attention.")
-        .refuse("rope_type", "default");
-  append(unknown, kinds.unknown_keys());
-}
-
-void read_rope(JsonReader& reader, DecoderConfig& config, std::vector<UnknownKey>& unknown) {
-  const HfKeys& keys = config.family->hf;
-  const bool has_local = keys.window_rope_base > 0;
-  if (has_local)
-    config.window_rope_base = reader.positive(kWindowRopeBase.hf_key, keys.window_rope_base);
-  config.rope_base = reader.positive(kRopeBase.hf_key, keys.rope_base);
-  if (reader.has("rope_scaling")) {
-    const json& value = reader.at("rope_scaling");
-    expect_object(value, "rope_scaling");
-    JsonReader rope(value, "rope_scaling.");
-    rope.has("rope_theta");
-    config.rope_scaling = read_scaling(rope);
-    if (rope.has("rope_theta") && rope.positive("rope_theta") != config.rope_base)
-      rope.refuse("rope_theta", "the same as rope_theta beside it");
-    append(unknown, rope.unknown_keys());
-  }
-  if (!reader.has("rope_parameters")) return;
-  const DecoderConfig older = config;
-  read_newer_rope(reader, config, has_local, unknown);
-  // Which of them counts differs between versions of transformers.
-  if (reader.has("rope_theta") && config.rope_base != older.rope_base)
-    reader.refuse("rope_theta", "the same as in rope_parameters");
-  if (reader.has("rope_scaling") && config.rope_scaling != older.rope_scaling)
-    reader.refuse("rope_scaling", "the same as in rope_parameters");
-}
-
-// transformers 5 prefers what stands beside rope_parameters, 4 does not read it.
-void check_original_length(JsonReader& reader, const DecoderConfig& config) {
-  constexpr const char* kKey = "original_max_position_embeddings";
-  const auto* scaling = std::get_if<Llama3RopeScaling>(&config.rope_scaling);
-  if (reader.has(kKey) && scaling &&
-      reader.positive(kKey) != scaling->original_max_position_embeddings)
-    reader.refuse(kKey, "the same as in RoPE's parameters");
 }
 
 // Which layers have a window: as layer_types says, or all but each `period`th.
@@ -174,7 +73,6 @@ void require_no_windows(JsonReader& reader, int64_t layers) {
 }
 
 void read_windows(JsonReader& reader, DecoderConfig& config) {
-  constexpr int64_t kWhereNothingIsSaid = 4096;
   const HfKeys& keys = config.family->hf;
   int64_t period = keys.full_attention_period;
   if (keys.period_key) {
@@ -190,8 +88,7 @@ void read_windows(JsonReader& reader, DecoderConfig& config) {
     case Windows::by_layer:
       break;
   }
-  config.window =
-      reader.is_said(kWindow.hf_key) ? reader.integer(kWindow.hf_key, 0) : kWhereNothingIsSaid;
+  config.window = reader.is_said(kWindow.hf_key) ? reader.integer(kWindow.hf_key, 0) : keys.window;
   if (keys.windows == Windows::by_layer) read_windowed(reader, config, period);
 }
 
@@ -260,6 +157,7 @@ void read_fields(JsonReader& reader, DecoderConfig& config) {
   config.tied_embeddings = reader.flag(kTiedEmbeddings.hf_key, keys.tied_embeddings);
   for (const FamilyField& of_family : keys.fields) {
     const Field& field = *of_family.field;
+    if (field.kind == FieldKind::other) continue;
     const double otherwise = of_family.otherwise;
     set_value(field,
               field.kind == FieldKind::flag  ? reader.flag(field.hf_key, otherwise != 0)
@@ -328,7 +226,8 @@ Reading read_decoder(std::string_view text, Images images) {
   read_sizes(reader, decoder);
   read_dtype(object, decoder);
   read_rope(reader, decoder, reading.unknown_keys);
-  check_original_length(reader, decoder);
+  if (const char* key = kMaxPositionEmbeddings.hf_key; reader.has(key))
+    decoder.max_position_embeddings = reader.integer(key);
   read_pad_token(reader, decoder);
   reader.expect_off("attention_dropout");
   read_fields(reader, decoder);
@@ -354,14 +253,6 @@ std::vector<std::string> unknown_hf_keys(std::string_view text, Images images) {
   std::vector<std::string> names;
   for (const UnknownKey& key : read_decoder(text, images).unknown_keys) names.push_back(key.name);
   return names;
-}
-
-std::optional<int64_t> max_position_embeddings(std::string_view text) {
-  constexpr const char* kKey = "max_position_embeddings";
-  const json object = parse_object(text);
-  JsonReader reader(object);
-  if (!reader.has(kKey)) return std::nullopt;
-  return reader.integer(kKey);
 }
 
 namespace {

@@ -36,16 +36,12 @@ DecoderConfig parse_hf_config(std::string_view text, UnknownKeys unknown = Unkno
 // The unknown keys of a text that parse_hf_config accepts with UnknownKeys::ignore.
 std::vector<std::string> unknown_hf_keys(std::string_view text, Images images = Images::ignore);
 
-// How many tokens a text may have, as the config.json `text` says; nothing where it does not.
-// Throws as parse_hf_config does.
-std::optional<int64_t> max_position_embeddings(std::string_view text);
-
 // A config.json for a model that has none yet, which transformers loads as that model;
 // parse_hf_config gives `config` back, with what stands for a default (query_scale 0, no list of
 // windowed layers) written out, and a Llama with a window as the Mistral that it is. For a model
 // that began as somebody's checkpoint, carry that checkpoint's text over instead (see
 // with_hf_dtype): nothing of it that is not the decoder's (token ids, say) can be known here;
-// max_position_embeddings is `config`'s length.
+// max_position_embeddings is `config`'s length where it has none.
 //
 // Keys are in the newer spelling, which transformers has from 5 on. Where 4 would take a default in
 // silence for what it does not find (rope_theta, rope_scaling, rope_local_base_freq,
@@ -62,6 +58,13 @@ std::string with_hf_dtype(std::string_view text, std::string_view dtype);
 
 // The same with pad_token_id, which is null where there is none; also of the text model.
 std::string with_hf_pad_token(std::string_view text, std::optional<int64_t> pad_token);
+
+// What `config` has of RoPE and no config.json of its family can say, in the words of the keys.
+std::vector<std::string> beyond_rope_keys(const DecoderConfig& config);
+
+// The config.json `text` with RoPE's keys, in both spellings, and max_position_embeddings as
+// `config` has them; also of the text model.
+std::string with_hf_rope(std::string_view text, const DecoderConfig& config);
 
 // The config.json `text`, which parse_hf_config reads, with those keys added that it lacks and a
 // release of transformers would take a default for in silence: those of RoPE and windows in the

@@ -10,6 +10,8 @@
 #include "models/families/vision_config.h"
 #include "models/hf/config.h"
 #include "models/hf/json_reader.h"
+#include "models/hf/numbers.h"
+#include "models/hf/rope.h"
 
 namespace longshore::models {
 namespace {
@@ -27,18 +29,8 @@ bool has_window_everywhere(const DecoderConfig& c) {
   return true;
 }
 
-bool is_integer(double value) {
-  constexpr double kMaxExact = 9007199254740992;  // 2^53
-  return value == std::floor(value) && std::abs(value) < kMaxExact;
-}
-
-// transformers 5 takes no 64.0 for an integer.
-json number(double value) {
-  return is_integer(value) ? json(static_cast<int64_t>(value)) : json(value);
-}
-
 bool reads(const Family& family, const Field& field) {
-  return std::ranges::find(family.hf.fields, &field, &FamilyField::field) != family.hf.fields.end();
+  return find_field(family, field) != nullptr;
 }
 
 // What the model has and config.json of that family cannot say, in the words of its keys.
@@ -64,10 +56,7 @@ std::vector<std::string> beyond(const DecoderConfig& c, const Family& family) {
         "layer_types");
   check(c.window == 0 && has_windows, kWindow.hf_key);
   check(nope_layer_interval(c) <= c.layers && family.hf.nope_layer_interval == 0, "no_rope_layers");
-  const bool has_local = family.hf.window_rope_base > 0;
-  check(c.window_rope_base && !has_local, kWindowRopeBase.hf_key);
-  check(!c.window_rope_base && has_local && c.rope_scaling != RopeScaling{},
-        "rope_scaling of layers with a window");
+  for (const std::string& what : rope_beyond(c, family)) found.push_back(what);
   return found;
 }
 
@@ -79,35 +68,6 @@ const Family& family_that_says(const DecoderConfig& c) {
     if (computes_as(*other, *c.family) && beyond(c, *other).empty()) return *other;
   throw ConfigError("no model_type of Hugging Face describes this model; the nearest, " +
                     std::string(c.family->name) + ", differs in " + join(beyond(c, *c.family)));
-}
-
-// rope_scaling's keys, with the type in the spelling that all readers know.
-json scaling(const RopeScaling& scaling) {
-  if (const auto* linear = std::get_if<LinearRopeScaling>(&scaling))
-    return {{"rope_type", "linear"}, {"factor", linear->factor}};
-  if (const auto* llama3 = std::get_if<Llama3RopeScaling>(&scaling))
-    return {{"rope_type", "llama3"},
-            {"factor", llama3->factor},
-            {"low_freq_factor", llama3->low_freq_factor},
-            {"high_freq_factor", llama3->high_freq_factor},
-            {"original_max_position_embeddings", number(llama3->original_max_position_embeddings)}};
-  return {{"rope_type", "default"}};
-}
-
-void write_rope(const DecoderConfig& c, const Family& family, json& object) {
-  json rope = scaling(c.rope_scaling);
-  object["rope_theta"] = c.rope_base;
-  if (c.rope_scaling != RopeScaling{}) object["rope_scaling"] = rope;
-  rope["rope_theta"] = c.rope_base;
-  if (family.hf.window_rope_base == 0) {
-    object["rope_parameters"] = rope;
-    return;
-  }
-  const double local = c.window_rope_base.value_or(c.rope_base);
-  object["rope_local_base_freq"] = local;
-  object["rope_parameters"] = {
-      {"full_attention", rope},
-      {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", local}}}};
 }
 
 void write_windows(const DecoderConfig& c, const HfKeys& keys, json& object) {
@@ -142,7 +102,7 @@ void write_rotated(const DecoderConfig& c, const HfKeys& keys, json& object) {
 }
 
 json written(const Field& field, const DecoderConfig& c) {
-  if (&field == &kQueryPreAttnScalar) return number(query_pre_attn_scalar(c));
+  if (&field == &kQueryPreAttnScalar) return json_number(query_pre_attn_scalar(c));
   if (&field == &kAttentionMultiplier)
     return c.attention_multiplier.value_or(1 / std::sqrt(static_cast<double>(c.head_dim)));
   const double said = value(field, c);
@@ -168,7 +128,7 @@ json text_model(const DecoderConfig& c) {
   const Family& family = family_that_says(c);
   json object = {{"architectures", {family.hf_class}},
                  {"dtype", dtype_name(c)},
-                 {"max_position_embeddings", c.length},
+                 {kMaxPositionEmbeddings.hf_key, c.max_position_embeddings.value_or(c.length)},
                  {"model_type", family.name},
                  {kPadToken.hf_key, c.pad_token ? json(*c.pad_token) : json(nullptr)},
                  {kNormEpsilon.hf_key, c.norm_epsilon},
@@ -177,7 +137,8 @@ json text_model(const DecoderConfig& c) {
   for (const Field* field : decoder_fields())
     if (field->kind == FieldKind::size) object[field->hf_key] = written(*field, c);
   for (const FamilyField& field : family.hf.fields)
-    object[field.field->hf_key] = written(*field.field, c);
+    if (field.field->kind != FieldKind::other)
+      object[field.field->hf_key] = written(*field.field, c);
   if (std::ranges::find(family.hf.off, kAttentionBias.hf_key) != family.hf.off.end())
     object[kAttentionBias.hf_key] = false;
   for (const std::string& key : family.hf.null) object[key] = nullptr;
@@ -218,6 +179,22 @@ std::string write_hf_config(const DecoderConfig& config) {
   json object = text_model(config);
   if (config.vision) object = whole_model(config, std::move(object));
   return object.dump(2) + "\n";
+}
+
+std::vector<std::string> beyond_rope_keys(const DecoderConfig& config) {
+  return rope_beyond(config, *config.family);
+}
+
+std::string with_hf_rope(std::string_view text, const DecoderConfig& config) {
+  nlohmann::ordered_json whole = parse_ordered_object(text);
+  nlohmann::ordered_json& object = whole.contains("text_config") ? whole["text_config"] : whole;
+  for (const char* key : kRopeKeys) object.erase(key);
+  json keys = json::object();
+  write_rope(config, *config.family, keys);
+  if (config.max_position_embeddings)
+    keys[kMaxPositionEmbeddings.hf_key] = *config.max_position_embeddings;
+  for (const auto& [key, value] : keys.items()) object[key] = value;
+  return json_text(whole);
 }
 
 std::string with_both_spellings(std::string_view text) {

@@ -164,11 +164,24 @@ const Stage& main_stage(const Model& model) {
   return *std::ranges::find_if(model.stages, is_meant);
 }
 
-std::string weight_name(const Stage& stage, int layer, const Value& weight) {
+namespace {
+
+std::string full_name(const Stage& stage, int layer, const std::string& name) {
   std::string prefix = stage.weight_prefix;
   if (size_t at = prefix.find("{}"); at != std::string::npos)
     prefix.replace(at, 2, std::to_string(layer));
-  return prefix + weight.name;
+  return prefix + name;
+}
+
+}  // namespace
+
+std::string weight_name(const Stage& stage, int layer, const Value& weight) {
+  return full_name(stage, layer, weight.name);
+}
+
+std::string saved_name(const Stage& stage, int layer, const Value& weight) {
+  const auto& rows = weight.weight.value().saved_rows;
+  return full_name(stage, layer, rows ? rows->tensor : weight.name);
 }
 
 std::vector<LayerOutput> from_earlier_layers(const Stage& stage, int layer) {
@@ -235,7 +248,7 @@ void set_trainable(Model& model, const std::function<bool(const std::string&)>& 
       std::vector<bool> trained;
       for (ValueId id : program.inputs_from(Source::weight)) {
         Value& value = program[id];
-        value.needs_gradient = trains(weight_name(stage, static_cast<int>(layer), value));
+        value.needs_gradient = trains(saved_name(stage, static_cast<int>(layer), value));
         value.weight->trainable = value.needs_gradient ? Trainable::yes : Trainable::no;
         trained.push_back(value.needs_gradient);
       }

@@ -46,6 +46,8 @@ struct Model {
 const Stage& main_stage(const Model& model);
 
 std::string weight_name(const Stage& stage, int layer, const Value& weight);
+// The name of the tensor in checkpoints, which is another where that has rows of other weights too.
+std::string saved_name(const Stage& stage, int layer, const Value& weight);
 
 // An output of a layer of a scan.
 struct LayerOutput {
@@ -68,7 +70,7 @@ std::vector<std::string> labels(const Model& model,
 // trains anything.
 void connect(Model& model);
 
-// Trains the parameters that `trains` says, by full name, and freezes all others. Layers of a scan
+// Trains the parameters that `trains` says, by saved_name, and freezes all others. Layers of a scan
 // that do not train the same weights get kinds of their own. Connects the model.
 void set_trainable(Model& model, const std::function<bool(const std::string&)>& trains);
 

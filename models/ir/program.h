@@ -51,6 +51,14 @@ struct Init {
   double scale = 0;  // normal: standard deviation; uniform: the largest magnitude
 };
 
+// Rows of a tensor that checkpoints have, beside those of other weights.
+struct SavedRows {
+  std::string tensor;  // named as the weight is: within its layer
+  int64_t first = 0;
+
+  bool operator==(const SavedRows&) const = default;
+};
+
 // Of a weight that is split, a program's value is this device's part. Names, first values and
 // checkpoints are of the whole tensor.
 struct Weight {
@@ -61,6 +69,8 @@ struct Weight {
   // The tensor's shape in checkpoints, where that is another for the same elements. Then it is not
   // split.
   std::optional<Shape> saved_shape = {};
+  // Where it is no tensor of its own there. Weights of one tensor have the same rows and dtype.
+  std::optional<SavedRows> saved_rows = {};
 };
 
 // What a batch input holds in a row that there is nothing for: the value at each position, or where

@@ -87,8 +87,10 @@ class LayoutBuilder {
     for (Bucket& bucket : buckets) bucket.homes = options_.homes_of(stage.name);
     for (models::ValueId id : program.inputs_from(Source::weight)) {
       const models::Value& weight = program[id];
-      const std::string full_name = models::weight_name(stage, layer, weight);
-      Parameter parameter{full_name, weight.type, *weight.weight};
+      Parameter parameter{.name = weight_name(stage, layer, weight),
+                          .type = weight.type,
+                          .weight = *weight.weight,
+                          .tensor = saved_name(stage, layer, weight)};
       check_split(parameter);
       if (is_known(parameter)) continue;
       add(parameter, bucket_for(parameter, buckets));

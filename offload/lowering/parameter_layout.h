@@ -90,12 +90,13 @@ struct LayoutOptions {
 };
 
 struct Parameter {
-  std::string name;   // full, as in a checkpoint
+  std::string name;   // full
   models::Type type;  // of its part, if it is split
   models::Weight weight;
-  int64_t offset = 0;  // elements from the bucket's start
+  std::string tensor = name;  // of checkpoints: models::saved_name
+  int64_t offset = 0;         // elements from the bucket's start
 
-  // As checkpoints have it.
+  // As checkpoints have it, or its rows of a tensor.
   models::Shape tensor_shape() const {
     return weight.saved_shape.value_or(models::tensor_shape(type.shape, weight.split));
   }

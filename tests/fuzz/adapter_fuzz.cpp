@@ -23,11 +23,12 @@ namespace {
 std::map<std::string, std::vector<int64_t>> expected_shapes(const models::LoraConfig& config) {
   constexpr int64_t kWidth = 2;
   std::map<std::string, std::vector<int64_t>> shapes;
-  for (const std::string& target : config.targets) {
-    const std::string module = models::lora_module_name(0, models::lora_module(target));
-    const int64_t rank = adapter_of(config, module).value().rank;
-    shapes[peft_names(target + ".lora_A.weight")[0]] = {rank, kWidth};
-    shapes[peft_names(target + ".lora_B.weight")[0]] = {kWidth, rank};
+  for (const std::string& linear : models::linear_modules(models::kLlama.layer)) {
+    const std::string module = models::lora_module_name(0, linear);
+    const auto adapter = adapter_of(config, module);
+    if (!adapter) continue;
+    shapes[peft_names(models::lora_a_name(module))[0]] = {adapter->rank, kWidth};
+    shapes[peft_names(models::lora_b_name(module))[0]] = {kWidth, adapter->rank};
   }
   return shapes;
 }

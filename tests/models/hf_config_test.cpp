@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <random>
 #include <string>
 #include <vector>
@@ -12,28 +14,13 @@
 #include "base/error.h"
 #include "models/families/fields.h"
 #include "models/hf/config.h"
+#include "tests/golden_cases.h"
 #include "tests/message_of.h"
 
 namespace longshore::models {
 namespace {
 
 using testing::HasSubstr;
-
-const std::string kCases[] = {"llama2_mha_untied",
-                              "llama31_gqa",
-                              "llama32_tied",
-                              "llama32_packed",
-                              "mistral_window",
-                              "qwen2_bias",
-                              "qwen3_qknorm",
-                              "gemma1_mqa",
-                              "gemma2",
-                              "gemma3_text",
-                              "olmo2",
-                              "granite",
-                              "smollm3"};
-
-const std::string kInNewerSpellingAlone[] = {"olmo2", "granite", "smollm3"};
 
 std::string read_text(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -61,11 +48,22 @@ class Random {
   std::mt19937 engine_;
 };
 
+YarnRopeScaling random_yarn(Random& random) {
+  return {.factor = random.round_or_odd(1, 64),
+          .original_max_position_embeddings = random.round_or_odd(64, 131072),
+          .beta_fast = random.round_or_odd(8, 64),
+          .beta_slow = random.number(0.1, 4),
+          .truncate = random.coin(),
+          .attention_factor = random.number(0.5, 2)};
+}
+
 RopeScaling random_scaling(Random& random) {
-  switch (random.integer(0, 2)) {
+  switch (random.integer(0, 3)) {
     case 0:
-      return LinearRopeScaling{random.round_or_odd(1, 64)};
+      return random_yarn(random);
     case 1:
+      return LinearRopeScaling{random.round_or_odd(1, 64)};
+    case 2:
       return Llama3RopeScaling{random.round_or_odd(1, 64), random.number(0.1, 1),
                                random.round_or_odd(2, 8), random.round_or_odd(64, 131072)};
     default:
@@ -84,9 +82,10 @@ DecoderConfig random_sizes(Random& random) {
   c.head_dim = 2 * random.integer(1, 256);
   c.mlp_width = random.integer(1, 1 << 16);
   c.norm_epsilon = random.coin() ? 1e-6 : random.number(0, 1e-3);
-  c.rope_base = random.round_or_odd(1, 1e6);
+  c.rope_base = random.round_or_odd(2, 1e6);
   c.rope_scaling = random_scaling(random);
   c.tied_embeddings = random.coin();
+  c.max_position_embeddings = random.integer(1, 1 << 20);
   if (random.coin()) c.pad_token = random.integer(0, c.vocabulary - 1);
   c.dtype = random.coin() ? Dtype::bfloat16 : Dtype::float32;
   return c;
@@ -111,11 +110,20 @@ DecoderConfig random_model(Random& random, const std::string& type) {
   for (const Field* field :
        {&kEmbeddingMultiplier, &kAttentionMultiplier, &kResidualMultiplier, &kLogitsScaling})
     if (has(*field)) set_value(*field, random.round_or_odd(0.01, 20), c);
-  if (type == "mistral") c.window = random.coin() ? random.integer(1, 8192) : 0;
+  if (c.family->hf.windows == Windows::all) c.window = random.coin() ? random.integer(1, 8192) : 0;
+  if (has(kTemperatureBeta)) {
+    c.rope_scaling = random_yarn(random);
+    c.temperature_beta = random.number(0, 1);
+  }
+  if (!c.family->hf.scales_rope) c.rope_scaling = {};
+  if (has(kPartialRotaryFactor)) c.partial_rotary_factor = c.head_dim % 4 == 0 ? 0.5 : 1;
   if (c.family->hf.nope_layer_interval > 0)
     for (int64_t layer = 0; layer < c.layers; ++layer) c.rotated.push_back(random.coin());
   if (c.family->hf.windows != Windows::by_layer) return c;
   add_windows(random, c);
+  if (!c.family->hf.scales_windows && c.rope_scaling != RopeScaling{})
+    c.window_rope_base = c.rope_base;
+  if (!has(kQueryPreAttnScalar)) return c;
   c.query_pre_attn_scalar = static_cast<double>(random.integer(1, 512));
   c.logits_cap = random.coin() ? random.round_or_odd(1, 50) : 0;
   if (type == "gemma3_text")
@@ -177,14 +185,17 @@ TEST(HfConfigWriting, AnythingElseIsRefusedAndNeverLost) {
 
 // tests/transformers/same_model.py loads these texts with transformers.
 TEST(HfConfigWriting, WritesWhatTransformersWasTriedWith) {
-  for (const std::string& name : kCases) {
+  int in_both_spellings = 0;
+  for (const std::string& name : golden_cases(GoldenKind::text)) {
     const std::string folder = "tests/goldens/models/" + name;
     const DecoderConfig config = parse_hf_config(read_text(folder + "/config.json"));
-    if (std::ranges::find(kInNewerSpellingAlone, name) == std::end(kInNewerSpellingAlone)) {
-      EXPECT_EQ(parse_hf_config(read_text(folder + "/config_v4.json")), config) << name;
+    if (const std::string older = folder + "/config_v4.json"; std::filesystem::exists(older)) {
+      EXPECT_EQ(parse_hf_config(read_text(older)), config) << name;
+      ++in_both_spellings;
     }
     EXPECT_EQ(write_hf_config(config), read_text("tests/goldens/hf_config/" + name + ".json"));
   }
+  EXPECT_EQ(in_both_spellings, 9);
   for (const std::string name : {"paligemma2", "paligemma2_window", "gemma3_vision"}) {
     const DecoderConfig config =
         parse_hf_config(read_text("tests/goldens/models/" + name + "/config.json"),
@@ -209,14 +220,19 @@ TEST(HfConfigWriting, TheDtypeChangesAlone) {
 
 // transformers' defaults.
 TEST(HfConfigReading, TheNormsEpsilonMayBeLeftOut) {
-  for (const Family* family : families())
+  const std::map<std::string, double> others{
+      {"olmo2", 1e-5}, {"olmo3", 1e-5}, {"phi3", 1e-5}, {"glm4", 1.5625e-07}};
+  for (const Family* family : families()) {
+    if (family == &kMinistral3) continue;  // of which RoPE has to be said
+    const auto other = others.find(family->name);
     EXPECT_EQ(parse_hf_config("{\"model_type\":\"" + std::string(family->name) + "\"," +
                               R"("vocab_size":10,"hidden_size":8,"num_hidden_layers":2,)"
                               R"("num_attention_heads":2,"intermediate_size":12,)"
                               R"("num_key_value_heads":1,"head_dim":4})")
                   .norm_epsilon,
-              family == &kOlmo2 ? 1e-5 : 1e-6)
+              other == others.end() ? 1e-6 : other->second)
         << family->name;
+  }
 }
 
 // Nothing and null are not the same to transformers.
@@ -293,11 +309,12 @@ DecoderConfig small_model(const std::string& type, const std::string& more,
 TEST(HfConfigReading, WhatTransformersDoesNotReadChangesNothing) {
   for (const Family* family : families()) {
     const std::string type = family->name;
+    if (family == &kMinistral3) continue;  // of which RoPE has to be said
     const DecoderConfig plain = small_model(type, "");
     for (const char* key :
          {R"("is_llama_config":true)", R"("rope_interleaved":false)", R"("max_sequence_length":9)",
           R"("tokenizer_class":"LlamaTokenizer")", R"("auto_map":{"AutoModel":"a.B"})",
-          R"("_attn_implementation":"eager")", R"("partial_rotary_factor":1.0)",
+          R"("_attn_implementation":"eager")", R"("partial_rotary_factor":null)",
           R"("quantization_config":null)", R"("use_mrope":false)", R"("is_causal":true)",
           R"("pruned_heads":{})", R"("temperature":0.5)", R"("pretraining_tp":2)",
           R"("nobody_knows":null)", R"("_sliding_window_pattern":2)", R"("rope_scaling":null)",
@@ -324,6 +341,43 @@ TEST(HfConfigReading, WhatTransformersDoesNotReadChangesNothing) {
       {"gemma3_text", R"("hidden_act":"silu")"}};
   for (const auto& [type, key] : foreign)
     EXPECT_EQ(small_model(type, std::string(",") + key), small_model(type, "")) << type << key;
+}
+
+// Which of the lengths YaRN scales from, and what multiplies cosines and sines.
+TEST(HfConfigReading, YarnHasDefaultsOfItsOwn) {
+  auto yarn = [](const std::string& keys, const std::string& beside = "") {
+    const DecoderConfig read = small_model(
+        "llama", beside + R"(,"rope_scaling":{"rope_type":"yarn","factor":4)" + keys + "}");
+    return std::get<YarnRopeScaling>(read.rope_scaling);
+  };
+  const double recommended = 0.1 * std::log(4) + 1;
+  const std::string length = R"(,"original_max_position_embeddings":64)";
+  EXPECT_EQ(yarn(length), (YarnRopeScaling{4, 64, 32, 1, true, recommended}));
+  EXPECT_EQ(yarn("", R"(,"max_position_embeddings":512)").original_max_position_embeddings, 512);
+  EXPECT_EQ(yarn(length + R"(,"mscale":1,"mscale_all_dim":1)").attention_factor, 1);
+  EXPECT_NEAR(yarn(length + R"(,"mscale":2,"mscale_all_dim":1)").attention_factor,
+              (0.2 * std::log(4) + 1) / recommended, 1e-15);
+  EXPECT_EQ(
+      yarn(length + R"(,"mscale":2,"mscale_all_dim":1,"attention_factor":3)").attention_factor, 3);
+  EXPECT_EQ(yarn(length + R"(,"mscale":2)").attention_factor, recommended);
+  EXPECT_THROW(yarn(length + R"(,"beta_fast":1)"), DataError);
+  EXPECT_THROW(yarn(length, R"(,"original_max_position_embeddings":32)"), DataError);
+  EXPECT_THROW(yarn(length, R"(,"rope_theta":1)"), DataError);
+  // transformers takes it for longrope.
+  EXPECT_THROW(
+      small_model("phi3", R"(,"rope_scaling":{"rope_type":"yarn","factor":4)" + length + "}"),
+      DataError);
+}
+
+TEST(HfConfigReading, PartsOfHeadsTurnAsTheFamilySays) {
+  EXPECT_EQ(small_model("glm4", "").partial_rotary_factor, 0.5);
+  EXPECT_EQ(small_model("glm4", R"(,"partial_rotary_factor":1)").partial_rotary_factor, 1);
+  EXPECT_EQ(small_model("phi3", "").partial_rotary_factor, 1);
+  const std::string newer = R"(,"rope_parameters":{"partial_rotary_factor":0.5})";
+  EXPECT_EQ(small_model("phi3", newer).partial_rotary_factor, 0.5);
+  EXPECT_THROW(small_model("phi3", newer + R"(,"partial_rotary_factor":1)"), DataError);
+  EXPECT_THROW(small_model("glm4", R"(,"partial_rotary_factor":0.3)"), DataError);
+  EXPECT_THROW(small_model("glm4", R"(,"partial_rotary_factor":2)"), DataError);
 }
 
 TEST(HfConfigReading, WhatStandsForAnotherComputationIsRefused) {
@@ -463,13 +517,6 @@ TEST(HfConfigReading, SizesAreNotTakenFromAnotherModel) {
   for (const char* type : {"qwen3", "gemma", "gemma2", "gemma3_text"})
     EXPECT_EQ(refusal(type, heads), "head_dim: found nothing, expected a value") << type;
   for (const char* type : {"mistral", "qwen2"}) EXPECT_EQ(read(type, heads).head_dim, 4) << type;
-}
-
-TEST(HfConfigReading, MaxPositionEmbeddingsMayBeThere) {
-  EXPECT_EQ(max_position_embeddings(R"({"max_position_embeddings":7})"), 7);
-  EXPECT_EQ(max_position_embeddings(R"({"max_position_embeddings":null})"), std::nullopt);
-  EXPECT_EQ(max_position_embeddings("{}"), std::nullopt);
-  EXPECT_THROW(max_position_embeddings(R"({"max_position_embeddings":"7"})"), DataError);
 }
 
 TEST(HfConfigReading, HostileSizesAndNestingAreRefused) {

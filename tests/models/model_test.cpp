@@ -368,7 +368,7 @@ TEST(Decoder, WeightsDecayAndStartAsTheirKindDoes) {
       DecoderConfig config = small_llama();
       config.family = family;
       config.attention_bias = config.mlp_bias = true;
-      config.lora = {.rank = rank, .targets = {kLoraTargets.begin(), kLoraTargets.end()}};
+      config.lora = {.rank = rank, .targets = lora_targets(family->layer)};
       const Model model = decoder(config);
       int matrices = 0, biases = 0, norms = 0;
       for (const Stage& stage : model.stages)
@@ -394,9 +394,10 @@ TEST(Decoder, WeightsDecayAndStartAsTheirKindDoes) {
           }
         }
       EXPECT_EQ(matrices, config.tied_embeddings ? 8 + 1 : 7 + 2);
-      EXPECT_EQ(biases, 7);
-      const bool is_around = family == &kGemma2 || family == &kGemma3Text;
-      const bool has_qk_norms = family == &kQwen3 || family == &kGemma3Text || family == &kOlmo2;
+      EXPECT_EQ(biases, family == &kGlm4 ? 6 : 7);
+      const bool is_around = family == &kGemma2 || family == &kGemma3Text || family == &kGlm4;
+      const bool has_qk_norms =
+          family == &kQwen3 || family == &kGemma3Text || family == &kOlmo2 || family == &kOlmo3;
       EXPECT_EQ(norms, (is_around ? 5 : 3) + (has_qk_norms ? 2 : 0));
     }
 }

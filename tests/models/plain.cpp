@@ -3,6 +3,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/complex.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/matmul.h>
@@ -11,6 +12,8 @@
 #include <ATen/ops/rsqrt.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/softmax.h>
+#include <ATen/ops/view_as_complex.h>
+#include <ATen/ops/view_as_real.h>
 #include <ATen/ops/where.h>
 
 #include <cmath>
@@ -39,8 +42,34 @@ at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::T
 
 namespace {
 
+// Pair by pair, as the paper's section on NTK-by-parts has it, with transformers' rounding.
+at::Tensor scaled(const at::Tensor& frequencies, double base, const YarnRopeScaling& s) {
+  at::Tensor result = frequencies.clone();
+  const auto pairs = static_cast<double>(frequencies.size(0));
+  // base^(-pair/pairs) * length = 2 pi turns
+  auto pair_with = [&](double turns) {
+    const double wavelength = s.original_max_position_embeddings / turns;
+    return pairs * std::log(wavelength / (2 * std::numbers::pi)) / std::log(base);
+  };
+  double first = pair_with(s.beta_fast), last = pair_with(s.beta_slow);
+  if (s.truncate) {
+    first = std::floor(first);
+    last = std::ceil(last);
+  }
+  first = std::max(first, 0.);
+  last = std::min(last, 2 * pairs - 1);
+  for (int64_t pair = 0; pair < frequencies.size(0); ++pair) {
+    const auto at = static_cast<double>(pair);
+    const double share = at <= first ? 0 : at >= last ? 1 : (at - first) / (last - first);
+    const double frequency = frequencies[pair].item<double>();
+    result[pair] = (1 - share) * frequency + share * frequency / s.factor;
+  }
+  return result;
+}
+
 // The published rules, case by case.
-at::Tensor scaled(const at::Tensor& frequencies, const RopeScaling& scaling) {
+at::Tensor scaled(const at::Tensor& frequencies, double base, const RopeScaling& scaling) {
+  if (auto* yarn = std::get_if<YarnRopeScaling>(&scaling)) return scaled(frequencies, base, *yarn);
   if (auto* linear = std::get_if<LinearRopeScaling>(&scaling)) return frequencies / linear->factor;
   auto* llama3 = std::get_if<Llama3RopeScaling>(&scaling);
   if (!llama3) return frequencies;
@@ -55,22 +84,34 @@ at::Tensor scaled(const at::Tensor& frequencies, const RopeScaling& scaling) {
 
 }  // namespace
 
-RopeTable rope_table(const at::Tensor& positions, int64_t head_dim, double base,
-                     at::ScalarType dtype, const RopeScaling& scaling) {
-  at::Tensor exponents = at::arange(0, head_dim, 2, at::kDouble) / static_cast<double>(head_dim);
-  at::Tensor frequencies = scaled((exponents * -std::log(base)).exp(), scaling);
-  at::Tensor angles = positions.to(at::kDouble).unsqueeze(-1) * frequencies;
-  return {angles.cos().to(at::kFloat).to(dtype), angles.sin().to(at::kFloat).to(dtype)};
+RopeTable rope_table(const at::Tensor& positions, int64_t rotary_dim, double base,
+                     at::ScalarType dtype, const RopeScaling& scaling,
+                     const std::optional<RopeTemperature>& temperature) {
+  at::Tensor exponents =
+      at::arange(0, rotary_dim, 2, at::kDouble) / static_cast<double>(rotary_dim);
+  at::Tensor frequencies = scaled((exponents * -std::log(base)).exp(), base, scaling);
+  at::Tensor places = positions.to(at::kDouble).unsqueeze(-1), angles = places * frequencies;
+  at::Tensor by = at::ones_like(places);
+  if (temperature) by = 1 + temperature->beta * ((places / temperature->length).floor() + 1).log();
+  if (auto* yarn = std::get_if<YarnRopeScaling>(&scaling)) by = by * yarn->attention_factor;
+  auto rounded = [&](const at::Tensor& table) { return (table * by).to(at::kFloat).to(dtype); };
+  return {rounded(angles.cos()), rounded(angles.sin())};
 }
 
-at::Tensor rope(const at::Tensor& x, const RopeTable& table) {
+at::Tensor rope(const at::Tensor& x, const RopeTable& table, const RopeOptions& options) {
   int64_t b = x.size(0), t = x.size(1), half = table.cos.size(-1);
-  at::Tensor heads = x.view({b, t, -1, 2 * half});
+  at::Tensor whole = x.view({b, t, -1, options.head_dim.value_or(2 * half)});
+  at::Tensor heads = whole.slice(-1, 0, 2 * half), rest = whole.slice(-1, 2 * half);
+  if (options.pairs == RopePairs::adjacent) {
+    at::Tensor pairs = at::view_as_complex(heads.unflatten(-1, {half, 2}).contiguous());
+    at::Tensor turns = at::complex(table.cos, table.sin).unsqueeze(2);
+    return at::cat({at::view_as_real(pairs * turns).flatten(-2), rest}, -1).view(x.sizes());
+  }
   at::Tensor turned = at::cat({-heads.slice(-1, half), heads.slice(-1, 0, half)}, -1);
   auto both = [](const at::Tensor& half_table) {
     return at::cat({half_table, half_table}, -1).unsqueeze(2);
   };
-  return (heads * both(table.cos) + turned * both(table.sin)).view(x.sizes());
+  return at::cat({heads * both(table.cos) + turned * both(table.sin), rest}, -1).view(x.sizes());
 }
 
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,

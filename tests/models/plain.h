@@ -19,11 +19,12 @@ at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::T
                       double epsilon);
 
 struct RopeTable {
-  at::Tensor cos, sin;  // [B,T,D/2], rounded to float32, then in `dtype`
+  at::Tensor cos, sin;  // [B,T,R/2], rounded to float32, then in `dtype`
 };
-RopeTable rope_table(const at::Tensor& positions, int64_t head_dim, double base,
-                     at::ScalarType dtype, const RopeScaling& scaling = {});
-at::Tensor rope(const at::Tensor& x, const RopeTable& table);
+RopeTable rope_table(const at::Tensor& positions, int64_t rotary_dim, double base,
+                     at::ScalarType dtype, const RopeScaling& scaling = {},
+                     const std::optional<RopeTemperature>& temperature = {});
+at::Tensor rope(const at::Tensor& x, const RopeTable& table, const RopeOptions& options = {});
 
 // Causal; x [B,T,heads*D]; key/value heads are repeated for the query heads that share them.
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,

@@ -80,6 +80,21 @@ TEST(RopeScaling, Llama3KeepsShortWavesAndStretchesLongOnes) {
   }
 }
 
+// OLMo 3's published factors: of 64 pairs those up to the 18th turn as before, from the 35th on an
+// eighth as fast.
+TEST(RopeScaling, YarnKeepsShortWavesAndStretchesLongOnes) {
+  const YarnRopeScaling yarn{8, 8192, 32, 1, true, 1.2079441541679836};
+  for (KernelChoice kernels : kAllKernels) {
+    const std::vector<double> plain = frequencies({}, kernels), scaled = frequencies(yarn, kernels);
+    for (int i = 0; i < kHeadDim / 2; ++i) {
+      const double kept = i <= 18 ? 1 : i >= 35 ? 0 : (35 - i) / 17.;
+      EXPECT_NEAR(scaled[i] / plain[i], kept + (1 - kept) / 8, 1e-6) << i;
+    }
+    const Table at_zero = table(at::arange(0, 1, at::kInt), yarn, kernels);
+    EXPECT_EQ(at_zero.cos[0][0].item<float>(), 1.2079441541679836f);
+  }
+}
+
 TEST(RopeScaling, RefusesWhatIsNotPositiveOrInOrder) {
   Trace t("rope_table");
   Var positions = t.batch("positions", {{1, 2}, Dtype::int32});
@@ -90,6 +105,13 @@ TEST(RopeScaling, RefusesWhatIsNotPositiveOrInOrder) {
   EXPECT_THROW(make(Llama3RopeScaling{8, 0, 4, 8192}), InternalError);
   EXPECT_THROW(make(Llama3RopeScaling{8, 4, 4, 8192}), InternalError);
   EXPECT_THROW(make(Llama3RopeScaling{8, 1, 4, 0}), InternalError);
+  EXPECT_NO_THROW(make(YarnRopeScaling{8, 4096, 32, 1, true, 1}));
+  EXPECT_THROW(make(YarnRopeScaling{0, 4096, 32, 1, true, 1}), InternalError);
+  EXPECT_THROW(make(YarnRopeScaling{8, 0, 32, 1, true, 1}), InternalError);
+  EXPECT_THROW(make(YarnRopeScaling{8, 4096, 1, 32, true, 1}), InternalError);
+  EXPECT_THROW(make(YarnRopeScaling{8, 4096, 32, 1, true, 0}), InternalError);
+  EXPECT_THROW(rope_table(positions, 8, 1, YarnRopeScaling{8, 4096, 32, 1, true, 1}),
+               InternalError);
 }
 
 TEST(RopeScaling, IsShown) {
@@ -98,11 +120,19 @@ TEST(RopeScaling, IsShown) {
   rope_table(positions, 8, 100);
   rope_table(positions, 8, 100, LinearRopeScaling{4});
   rope_table(positions, 8, 100, kLlama31);
+  RopeTable table = rope_table(positions, 4, 100, YarnRopeScaling{8, 4096, 32, 1, false, 1.5},
+                               RopeTemperature{0.1, 4096});
+  rope(t.input("x", {{1, 2, 16}, Dtype::float32}), table,
+       {.head_dim = 8, .pairs = RopePairs::adjacent});
   std::string shown = text(t.program());
-  EXPECT_THAT(shown, HasSubstr("{head_dim=8, base=100}"));
-  EXPECT_THAT(shown, HasSubstr("{head_dim=8, base=100, linear factor=4}"));
+  EXPECT_THAT(shown, HasSubstr("{rotary_dim=8, base=100}"));
+  EXPECT_THAT(shown, HasSubstr("{rotary_dim=8, base=100, linear factor=4}"));
   EXPECT_THAT(shown, HasSubstr("base=100, llama3 factor=8, low_freq_factor=1, high_freq_factor=4, "
                                "original_max_position_embeddings=8192}"));
+  EXPECT_THAT(shown, HasSubstr("yarn factor=8, original_max_position_embeddings=4096, "
+                               "beta_fast=32, beta_slow=1, not truncated, attention_factor=1.5, "
+                               "temperature=0.1 each length=4096}"));
+  EXPECT_THAT(shown, HasSubstr("{forward, head_dim=8, adjacent pairs}"));
 }
 
 }  // namespace

@@ -26,9 +26,7 @@ models::DecoderConfig tiny_lora(std::vector<std::string> targets = {"q_proj", "v
   return config;
 }
 
-std::vector<std::string> all_targets() {
-  return {models::kLoraTargets.begin(), models::kLoraTargets.end()};
-}
+std::vector<std::string> all_targets() { return models::lora_targets(models::kLlama.layer); }
 
 models::Model masked(const models::DecoderConfig& config, const std::string& part) {
   models::Model model = models::decoder(config);
@@ -93,7 +91,7 @@ TEST(Lora, TakesEveryPolicy) {
       EXPECT_TRUE(value.source == models::Source::input || models::is_lora_weight(value.name))
           << value.name;
     }
-    EXPECT_EQ(partition.gradients.size(), 1 + 2 * models::kLoraTargets.size()) << policy.name;
+    EXPECT_EQ(partition.gradients.size(), 1 + 2 * all_targets().size()) << policy.name;
   }
   EXPECT_EQ(models::decoder(tiny_lora(all_targets())).stages[1].programs[0].labels(),
             models::decoder(tiny_llama()).stages[1].programs[0].labels());

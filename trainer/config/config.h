@@ -37,7 +37,10 @@ namespace longshore::trainer {
 enum class BackendChoice { automatic, cpu, cuda, cuda_composed };
 // What model_type names beside the families of decoders: see models/families/toys.h.
 enum class Toy { none, a, b };
-enum class RopeType { unscaled, linear, llama3 };
+// The word of lora_targets for all linear layers.
+inline constexpr const char* kAllLinear = "all-linear";
+
+enum class RopeType { unscaled, linear, llama3, yarn };
 enum class ComputeDtype { automatic, float32, bfloat16 };
 enum class WeightDtype { float32, bfloat16 };
 enum class OptType { adamw, lion, sgd };
@@ -92,12 +95,15 @@ struct Config {
   double rope_low_freq_factor = 1;
   double rope_high_freq_factor = 4;
   int64_t rope_original_max_position_embeddings = 8192;
+  double beta_fast = 32, beta_slow = 1;
+  bool rope_truncate = true;
+  double rope_attention_factor = 0;
 
   // training
   std::vector<std::string> trainable_parameters_mask;
   int64_t lora_rank = 0;
   double lora_alpha = 8;
-  std::vector<std::string> lora_targets = {"q_proj", "v_proj"};
+  std::vector<std::string> lora_targets = {kAllLinear};
   bool use_rslora = false;
   // No key: of load_adapter_path, where the keys cannot say which modules have adapters of which
   // size (see models::LoraConfig). with_adapter() fills it in.

@@ -27,16 +27,11 @@ HfConfig read_hf_config(const fs::path& folder, models::UnknownKeys unknown,
                       ", expected a folder of Hugging Face's" +
                       nearest_help(is_run ? path_text(folder / kModelFolder) : ""));
   }
-  HfConfig config{.text = data::read_small_file(path, kMostMib),
-                  .decoder = {},
-                  .max_position_embeddings = {},
-                  .unknown_keys = {}};
+  HfConfig config{.text = data::read_small_file(path, kMostMib), .decoder = {}, .unknown_keys = {}};
   try {
     config.decoder = models::parse_hf_config(config.text, unknown, images);
     config.unknown_keys = models::unknown_hf_keys(config.text, images);
-    const std::string of_text = models::text_model_config(config.text);
-    config.max_position_embeddings = models::max_position_embeddings(of_text);
-    if (!config.decoder.vision) config.text = of_text;
+    if (!config.decoder.vision) config.text = models::text_model_config(config.text);
   } catch (const DataError& error) {
     throw DataError(path_text(path) + ": " + error.what());
   }

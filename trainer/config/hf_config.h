@@ -18,7 +18,6 @@ inline constexpr const char* kHfConfigFile = "config.json";
 struct HfConfig {
   std::string text;  // of a model that also reads images, but is not to, its text model's
   models::DecoderConfig decoder;
-  std::optional<int64_t> max_position_embeddings;
   std::vector<std::string> unknown_keys;  // that were ignored
 };
 

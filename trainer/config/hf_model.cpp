@@ -57,6 +57,16 @@ void set_rope(const models::RopeScaling& scaling, Config& config) {
     config.rope_high_freq_factor = llama3->high_freq_factor;
     config.rope_original_max_position_embeddings =
         static_cast<int64_t>(llama3->original_max_position_embeddings);
+  } else if (const auto* yarn = std::get_if<models::YarnRopeScaling>(&scaling)) {
+    config.rope_type = RopeType::yarn;
+    config.rope_factor = yarn->factor;
+    config.rope_original_max_position_embeddings =
+        static_cast<int64_t>(yarn->original_max_position_embeddings);
+    config.beta_fast = yarn->beta_fast;
+    config.beta_slow = yarn->beta_slow;
+    config.rope_truncate = yarn->truncate;
+    const bool is_default = yarn->attention_factor == models::yarn_attention_factor(yarn->factor);
+    config.rope_attention_factor = is_default ? 0 : yarn->attention_factor;
   }
 }
 

@@ -126,7 +126,6 @@ const std::map<std::string, std::string>& keys_by_other_name() {
       {"lr_scheduler_type", "cosine_learning_rate_final_fraction"},
       {"max_grad_norm", "gradient_clipping_threshold"},
       {"max_length", "max_target_length"},
-      {"max_position_embeddings", "max_target_length"},
       {"max_seq_length", "max_target_length"},
       {"max_steps", "steps"},
       {"max_train_steps", "steps"},

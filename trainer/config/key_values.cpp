@@ -102,6 +102,7 @@ bool accepts(const NumberKey& key, double value) {
 bool accepts_text(const std::string& text) { return text.find('\0') == std::string::npos; }
 
 bool accepts(const ListKey& key, const Items& items) {
+  if (!key.all.empty() && items == Items{key.all}) return true;
   auto accepts_item = [&](const std::string& item) {
     return !item.empty() && item.size() <= kMaxItemBytes && accepts_text(item) &&
            (key.choices.empty() || std::ranges::find(key.choices, item) != key.choices.end());
@@ -268,7 +269,6 @@ bool read(const PathKey& key, const Scalar& value, const fs::path& relative_to, 
 
 bool read(const ListKey& key, const Scalar& value, Config& config) {
   std::optional<Items> items = items_of(value);
-  if (!key.all.empty() && items == Items{key.all}) items = key.choices;
   if (!items || !accepts(key, *items)) return false;
   key.place.set(config, *std::move(items));
   return true;

@@ -156,17 +156,25 @@ std::vector<Key> model_keys() {
       {"no_rope_layers", model, ListKey{&Config::no_rope_layers, "1 or 0", {}},
        "smollm3: for each layer whether it has RoPE, 1, or not, 0; none: as nope_layer_interval "
        "says"},
-      {"rope_type", model, choice<&Config::rope_type>({"default", "linear", "llama3"}),
+      {"rope_type", model, choice<&Config::rope_type>({"default", "linear", "llama3", "yarn"}),
        "how RoPE's frequencies are scaled in layers without a window"},
       {"rope_factor", model, at_least(1, &Config::rope_factor),
-       "linear, llama3: divides frequencies"},
+       "linear, llama3, yarn: divides frequencies"},
       {"rope_low_freq_factor", model, above(0, &Config::rope_low_freq_factor),
        "llama3: turns within the original length up to which a frequency is divided"},
       {"rope_high_freq_factor", model, above(0, &Config::rope_high_freq_factor),
        "llama3: turns from which it stays"},
       {"rope_original_max_position_embeddings", model,
        IntegerKey{&Config::rope_original_max_position_embeddings, 1, models::kMaxLength},
-       "llama3: the original length"}};
+       "llama3, yarn: the original length"},
+      {"beta_fast", model, above(0, &Config::beta_fast),
+       "yarn: pairs that make more turns in the original length keep their frequency"},
+      {"beta_slow", model, above(0, &Config::beta_slow),
+       "yarn: those that make fewer have it divided; less than beta_fast"},
+      {"rope_truncate", model, FlagKey{&Config::rope_truncate},
+       "yarn: mixes between the whole numbers around these pairs"},
+      {"rope_attention_factor", model, at_least(0, &Config::rope_attention_factor),
+       "yarn: of cosines and sines; 0: 0.1 ln(rope_factor) + 1"}};
   keys.insert(keys.end(), others.begin(), others.end());
   const std::vector<Key> of_vision = vision_keys();
   keys.insert(keys.end(), of_vision.begin(), of_vision.end());
@@ -226,10 +234,7 @@ std::vector<Key> make_config_keys() {
       {"lora_alpha", training, above(0, &Config::lora_alpha),
        "adapters' products are scaled by lora_alpha / lora_rank"},
       {"lora_targets", training,
-       ListKey{&Config::lora_targets,
-               "projections",
-               {models::kLoraTargets.begin(), models::kLoraTargets.end()},
-               "all-linear"},
+       ListKey{&Config::lora_targets, "projections", models::all_lora_targets(), kAllLinear},
        "projections that have an adapter; all-linear: all of a layer's"},
       {"use_rslora", training, FlagKey{&Config::use_rslora},
        "adapters' products are scaled by lora_alpha / sqrt(lora_rank) instead"},

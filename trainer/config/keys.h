@@ -111,7 +111,7 @@ struct ListKey {
   Place<std::vector<std::string>> place;
   std::string items;                 // what the items are: "regular expressions"
   std::vector<std::string> choices;  // the valid items, each at most once; empty: any text
-  std::string all;                   // a word for all choices; empty: there is none
+  std::string all;                   // a word in place of choices; empty: there is none
 };
 
 // Files, each optionally followed by a colon and its weight. A YAML list, or on one line files

@@ -55,7 +55,7 @@ std::vector<std::string> names_of(const models::Model& model) {
     for (size_t layer = 0; layer < stage.layers.size(); ++layer) {
       const models::Program& program = stage.program(layer);
       for (models::ValueId id : program.inputs_from(models::Source::weight))
-        names.push_back(weight_name(stage, static_cast<int>(layer), program[id]));
+        names.push_back(saved_name(stage, static_cast<int>(layer), program[id]));
     }
   return names;
 }

@@ -7,6 +7,7 @@
 #include "models/families/vision_config.h"
 #include "offload/policy/policy.h"
 #include "trainer/config/key_values.h"
+#include "trainer/config/model_config.h"
 #include "trainer/config/yaml.h"
 
 namespace longshore::trainer {
@@ -95,7 +96,13 @@ const std::vector<Switch>& switches() {
       {"model_type", has_row_for_each_patch, {"mm_tokens_per_image"}},
       {"rope_type",
        [](const Config& config) { return config.rope_type != RopeType::llama3; },
-       {"rope_low_freq_factor", "rope_high_freq_factor", "rope_original_max_position_embeddings"}},
+       {"rope_low_freq_factor", "rope_high_freq_factor"}},
+      {"rope_type",
+       [](const Config& config) { return config.rope_type != RopeType::yarn; },
+       {"beta_fast", "beta_slow", "rope_truncate", "rope_attention_factor"}},
+      {"rope_type",
+       [](const Config& config) { return !original_length(rope_scaling(config)); },
+       {"rope_original_max_position_embeddings"}},
       {"sliding_window_size",
        [](const Config& config) { return config.model.window == 0; },
        {"local_rope_max_timescale"}},

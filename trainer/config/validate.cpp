@@ -18,6 +18,7 @@
 #include "models/families/fields.h"
 #include "offload/policy/policy.h"
 #include "trainer/config/key_values.h"
+#include "trainer/config/model_config.h"
 #include "trainer/config/yaml.h"
 
 namespace longshore::trainer {
@@ -82,6 +83,15 @@ void check_model(const Config& config) {
   if (config.rope_type == RopeType::unscaled && config.rope_factor != 1) {
     refuse(config, "rope_factor", "1 with " + described(config, "rope_type"));
   }
+  if (config.beta_slow >= config.beta_fast) {
+    refuse(config, "beta_slow", "less than " + described(config, "beta_fast"));
+  }
+  if (config.rope_type == RopeType::yarn && config.model.rope_base == 1) {
+    refuse(config, "rope_max_timescale", "more than 1 with " + described(config, "rope_type"));
+  }
+  if (config.model.temperature_beta > 0 && !original_length(rope_scaling(config))) {
+    refuse(config, "rope_type", "llama3 or yarn with " + described(config, "llama_4_scaling_beta"));
+  }
   if (config.model.full_attention_period > 0 && config.model.window == 0) {
     refuse(config, "full_attention_period", "0 with " + described(config, "sliding_window_size"));
   }
@@ -101,6 +111,9 @@ void check_model(const Config& config) {
            "a multiple of " + described(config, "base_num_kv_heads"));
   }
   if (config.model.head_dim % 2 != 0) refuse(config, "head_dim", "an even number");
+  if (models::rotary_dim(config.model) < 2 || models::rotary_dim(config.model) % 2 != 0) {
+    refuse(config, "partial_rotary_factor", "an even part of " + described(config, "head_dim"));
+  }
 }
 
 void check_tower(const Config& config) {
@@ -149,6 +162,11 @@ void check_training(const Config& config) {
   if (config.lora_rank > 0 && config.lora_targets.empty()) {
     refuse(config, "lora_targets", "projections, for " + described(config, "lora_rank"));
   }
+  const std::vector<std::string> known = models::lora_targets(config.model.family->layer);
+  for (const std::string& target : lora_targets(config))
+    if (config.lora_rank > 0 && std::ranges::find(known, target) == known.end())
+      refuse(config, "lora_targets",
+             "some of " + join(known) + " with " + described(config, "model_type"));
   if (!config.load_adapter_path.empty() && config.load_parameters_path.empty()) {
     refuse(config, "load_parameters_path",
            "the weights that the adapter is for, with " + described(config, "load_adapter_path"));

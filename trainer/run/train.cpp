@@ -22,6 +22,7 @@
 #include "trainer/config/inputs.h"
 #include "trainer/config/key_values.h"
 #include "trainer/config/model_config.h"
+#include "trainer/config/rope_override.h"
 #include "trainer/config/run_files.h"
 #include "trainer/config/unused_keys.h"
 #include "trainer/distributed/connect.h"
@@ -70,9 +71,14 @@ std::vector<std::string> doubts_about_weights(const Config& config) {
   if (config.dataset_type == DatasetType::synthetic)
     lines.push_back("the weights of load_parameters_path are trained on random tokens, with " +
                     described(config, "dataset_type"));
-  const std::optional<int64_t> most =
-      read_hf_config(config.load_parameters_path, unknown_keys(config), images(config))
-          .max_position_embeddings;
+  const models::DecoderConfig there =
+      read_hf_config(config.load_parameters_path, unknown_keys(config), images(config)).decoder;
+  const models::DecoderConfig here = with_rope_override(config, there);
+  if (here.rope_scaling != there.rope_scaling)
+    lines.push_back(location(config, "rope_type") +
+                    ": RoPE is scaled as these keys say, and not as config.json of " +
+                    path_text(config.load_parameters_path) + " says; saved models say it too");
+  const std::optional<int64_t> most = here.max_position_embeddings;
   if (most && config.max_target_length > *most)
     lines.push_back(
         fmt::format("{}: {} is more than the max_position_embeddings of {}, {}: the model was not "

@@ -14,6 +14,7 @@
 #include "data/files/small_file.h"
 #include "data/safetensors/safetensors_float.h"
 #include "data/safetensors/safetensors_writer.h"
+#include "trainer/config/model_config.h"
 #include "trainer/config/run_files.h"
 #include "trainer/config/validate.h"
 #include "trainer/weights/adapter_format.h"
@@ -30,13 +31,6 @@ using offload::Parameter;
 constexpr const char* kAdapterConfigFile = "adapter_config.json";
 constexpr const char* kTensorFile = "adapter_model.safetensors";
 constexpr uint64_t kMostConfigMib = 4;  // targets may be listed module by module
-
-std::vector<const Parameter*> adapter_weights(const offload::ParameterLayout& layout) {
-  std::vector<const Parameter*> weights;
-  for (const auto& [name, location] : layout.by_name)
-    if (models::is_lora_weight(name)) weights.push_back(&layout.parameter(location));
-  return weights;
-}
 
 // load_adapter_path, or where that is gone what a run that goes on has in its own folder.
 fs::path adapter_folder(const Config& config) {
@@ -80,7 +74,8 @@ std::vector<fs::path> adapter_files(const fs::path& folder) {
 }
 
 AdapterBase adapter_base(const models::DecoderConfig& model) {
-  return {.layers = static_cast<int>(model.layers),
+  return {.family = model.family,
+          .layers = static_cast<int>(model.layers),
           .tower_layers = model.vision ? static_cast<int>(model.vision->layers) : 0};
 }
 
@@ -104,7 +99,8 @@ Config with_adapter(Config config) {
   if (config.load_adapter_path.empty()) return config;
   const fs::path folder = adapter_folder(config);
   const LoraConfig adapter = read_adapter_config(
-      folder, {.layers = static_cast<int>(config.model.layers),
+      folder, {.family = config.model.family,
+               .layers = static_cast<int>(config.model.layers),
                .tower_layers = config.use_multimodal ? static_cast<int>(config.vision.layers) : 0});
   require_no_dropout(config, folder);
   std::vector<std::string> differing;
@@ -122,7 +118,7 @@ Config with_adapter(Config config) {
        std::to_string(adapter.rank));
   take("lora_alpha", config.lora_alpha, adapter.alpha, fmt::format("{}", config.lora_alpha),
        fmt::format("{}", adapter.alpha));
-  config.lora_targets = ordered_targets(config.lora_targets);
+  config.lora_targets = ordered_targets(lora_targets(config));
   take("lora_targets", config.lora_targets, adapter.targets, join(config.lora_targets),
        join(adapter.targets));
   take("use_rslora", config.use_rslora, adapter.rank_stabilized,
@@ -136,10 +132,10 @@ Config with_adapter(Config config) {
 }
 
 Adapter::Adapter(const fs::path& folder, const offload::ParameterLayout& layout)
-    : file_(tensor_file(folder)) {
+    : file_(tensor_file(folder)), tensors_(layout, SavedIn::adapter) {
   std::map<std::string, std::vector<int64_t>> expected;
-  for (const Parameter* weight : adapter_weights(layout))
-    expected[name_in_file(weight->name)] = weight->tensor_shape().sizes();
+  for (const SavedTensor& tensor : tensors_.all())
+    expected[name_in_file(tensor.name)] = tensor.shape.sizes();
   try {
     check_adapter_tensors(file_.tensors(), expected);
   } catch (const DataError& error) {
@@ -148,15 +144,25 @@ Adapter::Adapter(const fs::path& folder, const offload::ParameterLayout& layout)
 }
 
 // The first of its spellings where the file has none.
-std::string Adapter::name_in_file(const std::string& weight) const {
-  const std::vector<std::string> names = peft_names(weight);
+std::string Adapter::name_in_file(const std::string& tensor) const {
+  const std::vector<std::string> names = peft_names(tensor);
   const auto found =
       std::ranges::find_if(names, [&](const std::string& name) { return file_.contains(name); });
   return found == names.end() ? names[0] : *found;
 }
 
+std::vector<float> Adapter::read(const std::string& tensor) const {
+  std::vector<float> values(static_cast<size_t>(tensors_.find(tensor)->shape.count()));
+  read(tensor, 0, values);
+  return values;
+}
+
 void Adapter::read(const Parameter& parameter, int64_t first, std::span<float> values) const {
-  const std::string name = name_in_file(parameter.name);
+  read(parameter.tensor, SavedTensors::first_element(parameter) + first, values);
+}
+
+void Adapter::read(const std::string& tensor, int64_t first, std::span<float> values) const {
+  const std::string name = name_in_file(tensor);
   data::NonFinite odd = data::to_float32(file_.at(name), first, values);
   if (odd != data::NonFinite{})
     throw DataError(fmt::format("{}: {}: {} NaN and {} infinite, expected finite values",
@@ -173,26 +179,28 @@ void write_adapter(const fs::path& folder, const LoraConfig& config, const std::
     if (fs::exists(folder / file, error))
       throw DataError(path_text(folder) + ": holds an adapter already");
 
-  std::map<std::string, const Parameter*> by_name;
+  const SavedTensors saved(layout, SavedIn::adapter);
+  std::map<std::string, const SavedTensor*> by_name;
   std::vector<data::SafetensorsInfo> tensors;
-  for (const Parameter* weight : adapter_weights(layout)) {
-    const std::string name = peft_names(weight->name)[0];
-    by_name[name] = weight;
-    tensors.push_back({.name = name,
-                       .dtype = data::SafetensorsDtype::float32,
-                       .shape = weight->tensor_shape().sizes()});
+  for (const SavedTensor& tensor : saved.all()) {
+    const std::string name = peft_names(tensor.name)[0];
+    by_name[name] = &tensor;
+    tensors.push_back(
+        {.name = name, .dtype = data::SafetensorsDtype::float32, .shape = tensor.shape.sizes()});
   }
   tensors = data::sorted_as_safetensors(std::move(tensors));
   data::SafetensorsWriter writer(folder / kTensorFile, tensors);
   for (const data::SafetensorsInfo& tensor : tensors) {
-    const std::vector<float> values =
-        read_weights(layout, *by_name.at(tensor.name), arguments, {0, tensor.element_count()});
-    data::require_finite({tensor, std::as_bytes(std::span(values))});
-    writer.append(tensor.name, std::as_bytes(std::span(values)));
+    for (const Parameter* part : by_name.at(tensor.name)->parts) {
+      const std::vector<float> values =
+          read_weights(layout, *part, arguments, {0, part->tensor_shape().count()});
+      data::require_finite({tensor, std::as_bytes(std::span(values))});
+      writer.append(tensor.name, std::as_bytes(std::span(values)));
+    }
   }
   writer.finish();
-  const bool reads_images = std::ranges::any_of(by_name, [](const auto& weight) {
-    return models::within_text_model(weight.second->name) != weight.second->name;
+  const bool reads_images = std::ranges::any_of(saved.all(), [](const SavedTensor& tensor) {
+    return models::within_text_model(tensor.name) != tensor.name;
   });
   write_file(folder / kAdapterConfigFile, write_adapter_config(config, base_model, reads_images));
 }

@@ -12,6 +12,7 @@
 #include "offload/lowering/parameter_layout.h"
 #include "trainer/config/config.h"
 #include "trainer/weights/adapter_targets.h"
+#include "trainer/weights/saved_tensors.h"
 
 namespace longshore::trainer {
 
@@ -34,18 +35,24 @@ Config with_adapter(Config config);
 // The weights of an adapter, mapped.
 class Adapter {
  public:
-  // Throws DataError, naming the file, as check_adapter_tensors does: `layout` has the adapter
-  // weights that are expected.
+  // Throws DataError, naming the file, as check_adapter_tensors does: `layout`, which outlives it,
+  // has the adapter weights that are expected.
   Adapter(const std::filesystem::path& folder, const offload::ParameterLayout& layout);
 
-  // Values of an adapter weight from element `first` on, as float32. Throws DataError for a value
-  // that is not finite.
+  // Whether there is a tensor of that name, which is ours: without peft's "base_model.model.".
+  bool has(std::string_view tensor) const { return tensors_.find(tensor) != nullptr; }
+
+  // All of that tensor, or values of an adapter weight from element `first` on, as float32. Throw
+  // DataError for a value that is not finite.
+  std::vector<float> read(const std::string& tensor) const;
   void read(const offload::Parameter& parameter, int64_t first, std::span<float> values) const;
 
  private:
-  std::string name_in_file(const std::string& weight) const;
+  std::string name_in_file(const std::string& tensor) const;
+  void read(const std::string& tensor, int64_t first, std::span<float> values) const;
 
   data::SafetensorsFile file_;
+  SavedTensors tensors_;
 };
 
 // Writes the adapter weights, in float32, from their masters where there are any. `base_model` says

@@ -98,7 +98,7 @@ class ConfigReader {
         problems_.add(in_quotes(key) + ": found " + shown(value) + ", which is not supported");
     if (!problems_.empty()) throw DataError(problems_.text());
     set_targets(targets, base, config);
-    check_scales(config, base.layers);
+    check_scales(config, base);
     return config;
   }
 
@@ -214,11 +214,11 @@ class ConfigReader {
   }
 
   // Products are scaled in float32.
-  static void check_scales(const LoraConfig& config, int layers) {
-    for (int layer = 0; layer < layers; ++layer)
-      for (std::string_view target : models::kLoraTargets) {
-        const auto module =
-            adapter_of(config, models::lora_module_name(layer, models::lora_module(target)));
+  static void check_scales(const LoraConfig& config, const AdapterBase& base) {
+    const std::vector<std::string> linears = models::linear_modules(base.family->layer);
+    for (int layer = 0; layer < base.layers; ++layer)
+      for (const std::string& linear : linears) {
+        const auto module = adapter_of(config, models::lora_module_name(layer, linear));
         if (!module) continue;
         const double scale = config.scale(*module);
         if (!(scale >= std::numeric_limits<float>::min() &&
@@ -291,8 +291,8 @@ std::string write_adapter_config(const LoraConfig& config, const std::string& ba
 
 std::vector<std::string> ordered_targets(std::span<const std::string> targets) {
   std::vector<std::string> ordered;
-  for (std::string_view target : models::kLoraTargets)
-    if (std::ranges::find(targets, target) != targets.end()) ordered.emplace_back(target);
+  for (const std::string& target : models::all_lora_targets())
+    if (std::ranges::find(targets, target) != targets.end()) ordered.push_back(target);
   return ordered;
 }
 

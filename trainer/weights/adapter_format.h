@@ -31,7 +31,7 @@ double adapter_dropout(std::string_view text);
 std::string write_adapter_config(const models::LoraConfig& config, const std::string& base_model,
                                  bool reads_images = false);
 
-// The targets in the order of kLoraTargets, each once; only the set counts.
+// The targets in the order of models::all_lora_targets, each once; only the set counts.
 std::vector<std::string> ordered_targets(std::span<const std::string> targets);
 
 // What files call an adapter weight: "base_model.model." and our name, or, of a model that reads

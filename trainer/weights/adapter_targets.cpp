@@ -144,25 +144,25 @@ bool is_all_linear(const ModuleNames& names) {
   return word == "all-linear";
 }
 
-ModuleNames written_out(const ModuleNames& names) {
+ModuleNames written_out(const ModuleNames& names, const AdapterBase& base) {
   if (!is_all_linear(names)) return names;
-  return {.list = {models::kLoraTargets.begin(), models::kLoraTargets.end()}, .expression = {}};
+  return {.list = models::lora_targets(base.family->layer), .expression = {}};
 }
 
 // The projections that have an adapter in every layer, all of one size; nothing where some differ.
 std::optional<std::vector<std::string>> targets_of_all_layers(
-    const std::map<std::string, LoraModule, std::less<>>& modules, int layers) {
+    const std::map<std::string, LoraModule, std::less<>>& modules, const AdapterBase& base) {
   std::map<std::string, int> counts;
   for (const auto& [name, module] : modules) {
     if (module != modules.begin()->second) return std::nullopt;
-    ++counts[name.substr(name.rfind('.') + 1)];
+    ++counts[std::string(models::lora_target(name))];
   }
   std::vector<std::string> targets;
-  for (std::string_view target : models::kLoraTargets) {
-    const auto count = counts.find(std::string(target));
+  for (const std::string& target : models::lora_targets(base.family->layer)) {
+    const auto count = counts.find(target);
     if (count == counts.end()) continue;
-    if (count->second != layers) return std::nullopt;
-    targets.emplace_back(target);
+    if (count->second != base.layers) return std::nullopt;
+    targets.push_back(target);
   }
   return targets;
 }
@@ -181,7 +181,8 @@ std::vector<std::string> peft_modules(std::string_view module, bool reads_images
 
 void set_targets(const AdapterTargets& said, const AdapterBase& base, LoraConfig& config) {
   AdapterTargets targets = said;
-  targets.target_modules = written_out(said.target_modules);
+  targets.target_modules = written_out(said.target_modules, base);
+  const std::vector<std::string> known = models::lora_targets(base.family->layer);
   const NameMatcher target("target_modules", targets.target_modules),
       excluded("exclude_modules", targets.exclude_modules);
   const ModulePattern<int64_t> ranks("rank_pattern", targets.rank_pattern);
@@ -207,35 +208,32 @@ void set_targets(const AdapterTargets& said, const AdapterBase& base, LoraConfig
     for (const std::string& module : other_modules(base))
       if (found_as(module))
         throw DataError("target_modules: found " + module + " among them, expected only " +
-                        join(std::vector<std::string>(models::kLoraTargets.begin(),
-                                                      models::kLoraTargets.end())) +
-                        " of layers");
+                        join(known) + " of layers");
   config.modules.clear();
-  std::set<std::string_view> projections;
+  std::set<std::string, std::less<>> projections;
   for (int layer = 0; layer < layers; ++layer) {
     if (!filter.has(layer)) continue;
-    for (std::string_view projection : models::kLoraTargets) {
-      const std::string module = models::lora_module_name(layer, models::lora_module(projection));
+    for (const std::string& linear : models::linear_modules(base.family->layer)) {
+      const std::string module = models::lora_module_name(layer, linear);
       const std::optional<std::string> name = found_as(module);
       if (!name) continue;
       config.modules[module] = {.rank = ranks.value(*name, config.rank),
                                 .alpha = alphas.value(*name, config.alpha)};
-      projections.insert(projection);
+      projections.emplace(models::lora_target(linear));
     }
   }
   if (config.modules.empty())
-    throw DataError(
-        "target_modules: found no module of this model in it, expected some of " +
-        join(std::vector<std::string>(models::kLoraTargets.begin(), models::kLoraTargets.end())));
-  if (const auto alike = targets_of_all_layers(config.modules, layers)) {
+    throw DataError("target_modules: found no module of this model in it, expected some of " +
+                    join(known));
+  if (const auto alike = targets_of_all_layers(config.modules, base)) {
     config.rank = config.modules.begin()->second.rank;
     config.alpha = config.modules.begin()->second.alpha;
     config.targets = *alike;
     config.modules.clear();
     return;
   }
-  for (std::string_view projection : models::kLoraTargets)
-    if (projections.contains(projection)) config.targets.emplace_back(projection);
+  for (const std::string& target : known)
+    if (projections.contains(target)) config.targets.push_back(target);
 }
 
 }  // namespace longshore::trainer

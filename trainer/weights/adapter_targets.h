@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "models/families/family.h"
 #include "models/families/lora_config.h"
 
 namespace longshore::trainer {
@@ -24,7 +25,7 @@ struct ModuleNames {
 };
 
 struct AdapterTargets {
-  ModuleNames target_modules;  // the expression "all-linear" is a name for all of kLoraTargets
+  ModuleNames target_modules;  // the expression "all-linear" is a name for all linear modules
   ModuleNames exclude_modules;
   std::vector<int64_t> layers_to_transform;  // only with a list of targets; empty: all
   std::vector<std::string> layers_pattern;   // what stands before a layer's number; empty: any
@@ -34,9 +35,10 @@ struct AdapterTargets {
   std::vector<std::pair<std::string, double>> alpha_pattern;
 };
 
-// The model that an adapter is for: so many decoder layers, and where it reads images, so many of
-// its tower.
+// The model that an adapter is for: so many decoder layers of a family, and where it reads images,
+// so many of its tower.
 struct AdapterBase {
+  const models::Family* family = &models::kLlama;
   int layers = 0;
   int tower_layers = 0;
 

@@ -19,6 +19,7 @@
 #include "trainer/weights/adapter.h"
 #include "trainer/weights/read_floats.h"
 #include "trainer/weights/run_weights.h"
+#include "trainer/weights/saved_tensors.h"
 #include "trainer/weights/text_files.h"
 
 namespace longshore::trainer {
@@ -40,16 +41,15 @@ std::string hf_name(SafetensorsDtype dtype) {
   }
 }
 
-// The base model's weights, the first layer's before the second's; what is no parameter (a tied
+// The base model's tensors, the first layer's before the second's; what is no parameter (a tied
 // model's lm_head) at the end.
 std::vector<std::string> in_order(const offload::ParameterLayout& layout,
                                   const data::SafetensorsFolder& weights) {
+  const SavedTensors saved(layout, SavedIn::model);
   std::vector<std::string> names;
-  for (const offload::Bucket& bucket : layout.buckets)
-    for (const offload::Parameter& parameter : bucket.parameters)
-      if (!models::is_lora_weight(parameter.name)) names.push_back(parameter.name);
+  for (const SavedTensor& tensor : saved.all()) names.push_back(tensor.name);
   for (const std::string& name : weights.names())
-    if (!layout.by_name.contains(name)) names.push_back(name);
+    if (!saved.find(name)) names.push_back(name);
   return names;
 }
 
@@ -70,19 +70,19 @@ class Merge {
  public:
   Merge(const fs::path& folder, const models::LoraConfig& config,
         const offload::ParameterLayout& layout)
-      : config_(config), layout_(layout), adapter_(folder, layout) {}
+      : config_(config), adapter_(folder, layout) {}
 
   // A module's bias stays as it is.
   bool changes(const std::string& name) const {
-    return name.ends_with(".weight") && layout_.by_name.contains(models::lora_a_name(module(name)));
+    return name.ends_with(".weight") && adapter_.has(models::lora_a_name(module(name)));
   }
 
   // Whole rows at a time: as many as are a piece, at least one. The adapter's two matrices are
   // narrow, and are read whole.
   void append(const data::SafetensorsTensor& weight, SafetensorsDtype dtype,
               data::SafetensorsWriter& writer) const {
-    const std::vector<float> a = read(models::lora_a_name(module(weight.name)));
-    const std::vector<float> b = read(models::lora_b_name(module(weight.name)));
+    const std::vector<float> a = adapter_.read(models::lora_a_name(module(weight.name)));
+    const std::vector<float> b = adapter_.read(models::lora_b_name(module(weight.name)));
     const models::LoraModule adapter =
         adapter_of(config_, models::within_text_model(module(weight.name))).value();
     const int64_t out = weight.shape[0], in = weight.shape[1];
@@ -113,15 +113,7 @@ class Merge {
     return weight.substr(0, weight.rfind('.'));
   }
 
-  std::vector<float> read(const std::string& name) const {
-    const offload::Parameter& parameter = layout_.parameter(layout_.by_name.at(name));
-    std::vector<float> values(static_cast<size_t>(parameter.type.shape.count()));
-    adapter_.read(parameter, 0, values);
-    return values;
-  }
-
   models::LoraConfig config_;
-  const offload::ParameterLayout& layout_;
   Adapter adapter_;
 };
 
@@ -151,6 +143,7 @@ void check_merged_dtypes(const fs::path& folder, const Merge& merge,
 // The folder that a run's adapter is for knows nothing of the run.
 ModelFiles files_of_run(const RunWeights& trained) {
   ModelFiles files = read_model_files(trained.model, trained.tokenizer, trained.images);
+  if (trained.turned_as) files.config = models::with_hf_rope(files.config, *trained.turned_as);
   const bool has_tokenizer =
       !fs::is_directory(trained.tokenizer) || data::tokenizer_file(trained.tokenizer);
   if (has_tokenizer)

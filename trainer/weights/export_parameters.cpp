@@ -8,12 +8,22 @@
 #include "data/safetensors/safetensors_float.h"
 #include "models/hf/config.h"
 #include "trainer/weights/read_floats.h"
+#include "trainer/weights/saved_tensors.h"
 
 namespace longshore::trainer {
 namespace {
 
 using data::SafetensorsDtype;
 using models::Dtype;
+
+bool turns_as(const models::DecoderConfig& one, const models::DecoderConfig& other) {
+  const models::DecoderConfig a = with_defaults_written_out(one),
+                              b = with_defaults_written_out(other);
+  return a.rope_base == b.rope_base && a.rope_scaling == b.rope_scaling &&
+         a.window_rope_base == b.window_rope_base &&
+         (!one.max_position_embeddings ||
+          one.max_position_embeddings == other.max_position_embeddings);
+}
 
 std::string config_text(const TrainedModel& trained, Dtype dtype) {
   if (std::string text = trained.files.config; !text.empty()) {
@@ -22,6 +32,7 @@ std::string config_text(const TrainedModel& trained, Dtype dtype) {
     const models::DecoderConfig described =
         models::parse_hf_config(text, models::UnknownKeys::ignore, models::Images::read);
     if (described.pad_token != pad_token) text = models::with_hf_pad_token(text, pad_token);
+    if (!turns_as(trained.model, described)) text = models::with_hf_rope(text, trained.model);
     return models::with_hf_dtype(text, dtype == Dtype::float32 ? "float32" : "bfloat16");
   }
   models::DecoderConfig model = trained.model;
@@ -34,25 +45,28 @@ std::string config_text(const TrainedModel& trained, Dtype dtype) {
 void export_parameters(const std::filesystem::path& to, const TrainedModel& trained, Dtype dtype,
                        int64_t max_shard_bytes) {
   const offload::ParameterLayout& layout = trained.layout;
+  const SavedTensors saved(layout, SavedIn::model);
   std::vector<data::SafetensorsInfo> tensors;
-  for (const offload::Bucket& bucket : layout.buckets)
-    for (const offload::Parameter& parameter : bucket.parameters)
-      if (!models::is_lora_weight(parameter.name))
-        tensors.push_back({.name = parameter.name,
-                           .dtype = file_dtype(dtype),
-                           .shape = parameter.tensor_shape().sizes()});
-  auto append_data = [&](const data::SafetensorsInfo& info, data::SafetensorsWriter& writer) {
-    const offload::Parameter& parameter = layout.parameter(layout.by_name.at(info.name));
+  for (const SavedTensor& tensor : saved.all())
+    tensors.push_back(
+        {.name = tensor.name, .dtype = file_dtype(dtype), .shape = tensor.shape.sizes()});
+  auto append_part = [&](const data::SafetensorsInfo& info, const offload::Parameter& part,
+                         data::SafetensorsWriter& writer) {
     const bool trains =
-        layout.bucket(layout.by_name.at(info.name)).trainable == models::Trainable::yes;
-    for_each_piece(info.element_count(), kWeightPieceElements, [&](int64_t first, int64_t count) {
-      const std::vector<float> values =
-          read_weights(layout, parameter, trained.arguments, {first, count});
-      const data::SafetensorsTensor piece{{.name = info.name, .shape = {}},
-                                          std::as_bytes(std::span(values))};
-      if (trains) data::require_finite(piece);
-      append_converted(piece, info.dtype, writer);
-    });
+        layout.bucket(layout.by_name.at(part.name)).trainable == models::Trainable::yes;
+    for_each_piece(part.tensor_shape().count(), kWeightPieceElements,
+                   [&](int64_t first, int64_t count) {
+                     const std::vector<float> values =
+                         read_weights(layout, part, trained.arguments, {first, count});
+                     const data::SafetensorsTensor piece{{.name = info.name, .shape = {}},
+                                                         std::as_bytes(std::span(values))};
+                     if (trains) data::require_finite(piece);
+                     append_converted(piece, info.dtype, writer);
+                   });
+  };
+  auto append_data = [&](const data::SafetensorsInfo& info, data::SafetensorsWriter& writer) {
+    for (const offload::Parameter* part : saved.find(info.name)->parts)
+      append_part(info, *part, writer);
   };
   write_hf_folder(to, {.files = {config_text(trained, dtype), trained.files.others},
                        .tensors = tensors,

@@ -17,12 +17,12 @@
 #include "data/safetensors/safetensors_float.h"
 #include "models/hf/weight_names.h"
 #include "trainer/weights/read_floats.h"
+#include "trainer/weights/saved_tensors.h"
 
 namespace longshore::trainer {
 namespace {
 
 namespace fs = std::filesystem;
-using offload::Parameter;
 
 std::string head_of(const models::DecoderConfig& model) {
   return decoder_prefix(model) + "lm_head.weight";
@@ -38,10 +38,6 @@ bool is_copy_of_embeddings(const models::DecoderConfig& model,
   const data::SafetensorsTensor &head = weights.at(head_of(model)),
                                 &embeddings = weights.at(embeddings_of(model));
   return head.dtype == embeddings.dtype && std::ranges::equal(head.data, embeddings.data);
-}
-
-bool fits(const Parameter& parameter, const data::SafetensorsTensor& tensor) {
-  return tensor.shape == parameter.tensor_shape().sizes();
 }
 
 }  // namespace
@@ -74,24 +70,24 @@ void check_tensors(const fs::path& folder, const offload::ParameterLayout& layou
                    const data::SafetensorsFolder& weights, const models::DecoderConfig& model) {
   const std::vector<std::string> names = weights.names();
   ProblemList problems;
-  for (const auto& [name, location] : layout.by_name) {
-    if (models::is_lora_weight(name)) continue;
-    const Parameter& parameter = layout.parameter(location);
+  const SavedTensors expected(layout, SavedIn::model);
+  for (const SavedTensor& tensor : expected.all()) {
+    const std::string& name = tensor.name;
     if (!weights.contains(name)) {
       // A hostile config.json can make all of its names be missing.
       std::string close = problems.is_full() ? "" : nearest(name, names);
       problems.add("missing " + name + nearest_help(close));
-    } else if (!fits(parameter, weights.at(name))) {
+    } else if (weights.at(name).shape != tensor.shape.sizes()) {
       std::string shape;
       for (int64_t size : weights.at(name).shape)
         shape += (shape.empty() ? "" : ",") + std::to_string(size);
       problems.add(fmt::format("{} is [{}], expected {}", excerpt(name), shape,
-                               models::text({parameter.tensor_shape(), parameter.type.dtype})));
+                               models::text({tensor.shape, tensor.parts[0]->type.dtype})));
     }
   }
   for (const std::string& name : names) {
     const data::SafetensorsDtype dtype = weights.at(name).dtype;
-    const bool is_weight = layout.by_name.contains(name) && !models::is_lora_weight(name);
+    const bool is_weight = expected.find(name) != nullptr;
     const bool is_tied_head = model.tied_embeddings && name == head_of(model);
     if (!is_weight && !is_tied_head)
       problems.add("not expected: " + excerpt(name));

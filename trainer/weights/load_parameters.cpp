@@ -12,9 +12,11 @@
 #include "base/text.h"
 #include "data/safetensors/safetensors_float.h"
 #include "models/families/fields.h"
+#include "trainer/config/rope_override.h"
 #include "trainer/weights/adapter.h"
 #include "trainer/weights/hf_folder.h"
 #include "trainer/weights/initialize.h"
+#include "trainer/weights/saved_tensors.h"
 
 namespace longshore::trainer {
 namespace {
@@ -50,7 +52,7 @@ std::vector<std::string> differences(const DecoderConfig& one, const DecoderConf
   };
   for (const models::Field* field : models::decoder_fields()) {
     if (field == &models::kFullAttentionPeriod || field == &models::kNopeLayerInterval ||
-        field == &models::kPadToken)
+        field == &models::kPadToken || field == &models::kMaxPositionEmbeddings)
       continue;
     // A default that goes by it.
     if (field == &models::kQueryPreAttnScalar && here.head_dim != there.head_dim) continue;
@@ -95,8 +97,9 @@ WeightSources sources(const Config& config) {
 
 void require_same_model(const Config& config, const DecoderConfig& model) {
   const fs::path& folder = config.load_parameters_path;
-  const std::vector<std::string> differing =
-      differences(model, read_hf_config(folder, unknown_keys(config), images(config)).decoder);
+  const DecoderConfig there = with_rope_override(
+      config, read_hf_config(folder, unknown_keys(config), images(config)).decoder);
+  const std::vector<std::string> differing = differences(model, there);
   if (!differing.empty())
     throw ConfigError(location(config, "load_parameters_path") + ": " + path_text(folder) +
                       " holds another model: " + join(differing));
@@ -121,7 +124,9 @@ std::string load_weights(const WeightSources& from, const DecoderConfig& model,
       layout,
       [&](const Parameter& parameter, int64_t first, std::span<float> values) {
         if (models::is_lora_weight(parameter.name)) return fill_adapter(parameter, first, values);
-        data::NonFinite found = data::to_float32(opened.of_model.at(parameter.name), first, values);
+        data::NonFinite found =
+            data::to_float32(opened.of_model.at(parameter.tensor),
+                             SavedTensors::first_element(parameter) + first, values);
         std::lock_guard lock(counting);
         odd.nan_count += found.nan_count;
         odd.infinity_count += found.infinity_count;

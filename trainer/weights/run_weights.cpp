@@ -7,6 +7,7 @@
 #include "trainer/config/config.h"
 #include "trainer/config/hf_config.h"
 #include "trainer/config/load_config.h"
+#include "trainer/config/rope_override.h"
 #include "trainer/config/run_files.h"
 #include "trainer/config/yaml.h"
 
@@ -22,6 +23,13 @@ fs::path part(const fs::path& run, const char* name) {
   const fs::path folder = folder_inside(run, name);
   require_regular_files(folder);
   return folder;
+}
+
+std::optional<models::DecoderConfig> turned_as(const Config& config) {
+  const models::DecoderConfig there =
+      read_hf_config(config.load_parameters_path, unknown_keys(config), images(config)).decoder;
+  const models::DecoderConfig turned = with_rope_override(config, there);
+  return turned == there ? std::nullopt : std::optional(turned);
 }
 
 }  // namespace
@@ -52,6 +60,7 @@ RunWeights weights_of_run(const fs::path& run) {
           .tokenizer =
               config.tokenizer_path.empty() ? config.load_parameters_path : config.tokenizer_path,
           .chat_template = config.chat_template,
+          .turned_as = turned_as(config),
           .images = images(config),
           .add_bos_eos = config.add_bos_eos};
 }

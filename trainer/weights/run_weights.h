@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "data/tokenizers/add_bos_eos.h"
@@ -14,6 +15,8 @@ struct RunWeights {
   std::filesystem::path adapter = {};  // peft's, of an adapter for the model; empty: none
   std::filesystem::path tokenizer;     // a folder, or a file
   std::string chat_template = {};      // one of data::kChatTemplates; empty: none
+  // Of a run with a RoPE of its own, of which the folder knows nothing.
+  std::optional<models::DecoderConfig> turned_as = {};
   models::Images images = models::Images::needed;          // whether it reads them
   data::AddBosEos add_bos_eos = data::AddBosEos::missing;  // around the texts that it trained on
 };

@@ -5,6 +5,7 @@
 #include <ATen/ops/cos.h>
 #include <ATen/ops/pow.h>
 #include <ATen/ops/sin.h>
+#include <ATen/ops/stack.h>
 
 #include <algorithm>
 #include <cmath>
@@ -22,15 +23,17 @@ namespace longshore::models {
 namespace {
 
 struct TableAttrs {
-  int64_t head_dim;
+  int64_t rotary_dim;
   double base;
   RopeScaling scaling;
+  std::optional<RopeTemperature> temperature;
 };
 
 enum class Direction { forward, backward };  // backward rotates by the opposite angle
 
 struct RopeAttrs {
   Direction direction;
+  RopeOptions options;
 };
 
 // --- records
@@ -47,24 +50,46 @@ void expect_sound(const Llama3RopeScaling& s) {
          "llama3 scaling: original_max_position_embeddings is not positive");
 }
 
+void expect_sound(const YarnRopeScaling& s) {
+  expect(s.factor > 0 && s.attention_factor > 0, "rope_table", "yarn: a factor is not positive");
+  expect(0 < s.beta_slow && s.beta_slow < s.beta_fast, "rope_table",
+         "yarn: not 0 < beta_slow < beta_fast");
+  expect(s.original_max_position_embeddings > 0, "rope_table",
+         "yarn: original_max_position_embeddings is not positive");
+}
+
 Types infer_table(const std::any& any, std::span<const Type> in) {
   expect_inputs(in, 1, 1, "rope_table");
   expect(in[0].shape.rank() == 2 && in[0].dtype == Dtype::int32, "rope_table",
          "positions are not i32 [B,T]");
   const TableAttrs& attrs = std::any_cast<const TableAttrs&>(any);
-  int64_t half = attrs.head_dim / 2;
-  expect(attrs.head_dim > 0 && attrs.head_dim % 2 == 0, "rope_table", "head_dim is not even");
+  int64_t half = attrs.rotary_dim / 2;
+  expect(attrs.rotary_dim > 0 && attrs.rotary_dim % 2 == 0, "rope_table", "rotary_dim is not even");
+  expect(!std::holds_alternative<YarnRopeScaling>(attrs.scaling) || attrs.base > 1, "rope_table",
+         "yarn: the base is not above 1");
+  expect(!attrs.temperature || (attrs.temperature->beta >= 0 && attrs.temperature->length > 0),
+         "rope_table", "a temperature without a length");
   std::visit([](const auto& scaling) { expect_sound(scaling); }, attrs.scaling);
   Type table{{in[0].shape[0], in[0].shape[1], half}, Dtype::float32};
   return {table, table};
 }
 
-Types infer(const std::any&, std::span<const Type> in) {
+int64_t head_dim(const RopeOptions& options, const Type& table) {
+  return options.head_dim.value_or(2 * table.shape.back());
+}
+
+const RopeOptions& options_of(const std::any& any) {
+  return std::any_cast<const RopeAttrs&>(any).options;
+}
+
+Types infer(const std::any& any, std::span<const Type> in) {
   expect_inputs(in, 3, 3, "rope");
   expect(in[0].shape.rank() == 3 && in[1] == in[2] && in[1].shape.rank() == 3 &&
-             in[0].shape[0] == in[1].shape[0] && in[0].shape[1] == in[1].shape[1] &&
-             in[0].shape[2] % (2 * in[1].shape[2]) == 0,
-         "rope", "x [B,T,H*D] and the tables [B,T,D/2] do not fit");
+             in[0].shape[0] == in[1].shape[0] && in[0].shape[1] == in[1].shape[1],
+         "rope", "x [B,T,H*D] and the tables [B,T,R/2] do not fit");
+  const int64_t d = head_dim(options_of(any), in[1]);
+  expect(d >= 2 * in[1].shape.back() && in[0].shape[2] % d == 0, "rope",
+         "x [B,T,H*D] has no heads of D, or these are less than what turns");
   return {in[0]};
 }
 
@@ -72,7 +97,7 @@ void vjp(Backward& backward, const Node& node) {
   ValueId x = node.in[0];
   if (backward.wants_gradient(x))
     backward.contribute(
-        x, backward.emit(rope_op, RopeAttrs{Direction::backward},
+        x, backward.emit(rope_op, RopeAttrs{Direction::backward, options_of(node.attrs)},
                          {backward.gradient(node.out[0]), node.in[1], node.in[2]}, x)[0]);
 }
 
@@ -97,14 +122,31 @@ std::string print(const Llama3RopeScaling& s) {
          print_number("original_max_position_embeddings", s.original_max_position_embeddings);
 }
 
-std::string print_table(const std::any& any) {
-  const TableAttrs& attrs = std::any_cast<const TableAttrs&>(any);
-  return "head_dim=" + std::to_string(attrs.head_dim) + ", " + print_number("base", attrs.base) +
-         std::visit([](const auto& scaling) { return print(scaling); }, attrs.scaling);
+std::string print(const YarnRopeScaling& s) {
+  return ", yarn " + print_number("factor", s.factor) + ", " +
+         print_number("original_max_position_embeddings", s.original_max_position_embeddings) +
+         ", " + print_number("beta_fast", s.beta_fast) + ", " +
+         print_number("beta_slow", s.beta_slow) + (s.truncate ? "" : ", not truncated") + ", " +
+         print_number("attention_factor", s.attention_factor);
 }
 
-std::string print(const std::any& attrs) {
-  return std::any_cast<RopeAttrs>(attrs).direction == Direction::forward ? "forward" : "backward";
+std::string print_table(const std::any& any) {
+  const TableAttrs& attrs = std::any_cast<const TableAttrs&>(any);
+  std::string text = "rotary_dim=" + std::to_string(attrs.rotary_dim) + ", " +
+                     print_number("base", attrs.base) +
+                     std::visit([](const auto& scaling) { return print(scaling); }, attrs.scaling);
+  if (const auto& temperature = attrs.temperature)
+    text += ", " + print_number("temperature", temperature->beta) + " each " +
+            print_number("length", temperature->length);
+  return text;
+}
+
+std::string print(const std::any& any) {
+  const RopeAttrs& attrs = std::any_cast<const RopeAttrs&>(any);
+  std::string text = attrs.direction == Direction::forward ? "forward" : "backward";
+  if (attrs.options.head_dim) text += ", head_dim=" + std::to_string(*attrs.options.head_dim);
+  if (attrs.options.pairs == RopePairs::adjacent) text += ", adjacent pairs";
+  return text;
 }
 
 // --- CPU
@@ -117,19 +159,58 @@ void scale(RopeFrequencies& frequencies, const LinearRopeScaling& s) {
 void scale(RopeFrequencies& frequencies, const Llama3RopeScaling& s) {
   frequencies.scaling = RopeFrequencies::Scaling::llama3;
   frequencies.factor = s.factor;
-  frequencies.low_freq_factor = s.low_freq_factor;
-  frequencies.high_freq_factor = s.high_freq_factor;
+  frequencies.divided_at = s.low_freq_factor;
+  frequencies.kept_at = s.high_freq_factor;
   frequencies.original_length = s.original_max_position_embeddings;
 }
 
+struct YarnPairs {
+  double kept, divided;  // the last that is kept, the first that is divided
+};
+
+// The pairs that make beta_fast and beta_slow turns, as transformers bounds them.
+YarnPairs yarn_pairs(const YarnRopeScaling& s, double base, int64_t half) {
+  const auto dim = static_cast<double>(2 * half);
+  auto pair_of = [&](double turns) {
+    return dim * std::log(s.original_max_position_embeddings / (turns * 2 * std::numbers::pi)) /
+           (2 * std::log(base));
+  };
+  YarnPairs pairs{pair_of(s.beta_fast), pair_of(s.beta_slow)};
+  if (s.truncate) pairs = {std::floor(pairs.kept), std::ceil(pairs.divided)};
+  pairs = {std::max(pairs.kept, 0.), std::min(pairs.divided, dim - 1)};
+  if (pairs.kept == pairs.divided) pairs.divided += 0.001;
+  return pairs;
+}
+
+void scale(RopeFrequencies& frequencies, const YarnRopeScaling& s) {
+  const YarnPairs pairs = yarn_pairs(s, frequencies.base, frequencies.half);
+  frequencies.scaling = RopeFrequencies::Scaling::yarn;
+  frequencies.factor = s.factor;
+  frequencies.divided_at = pairs.divided;
+  frequencies.kept_at = pairs.kept;
+}
+
 RopeFrequencies frequencies_of(const TableAttrs& attrs) {
-  RopeFrequencies frequencies{.base = attrs.base, .half = attrs.head_dim / 2};
+  RopeFrequencies frequencies{.base = attrs.base, .half = attrs.rotary_dim / 2};
   std::visit([&](const auto& scaling) { scale(frequencies, scaling); }, attrs.scaling);
   return frequencies;
 }
 
+RopeAmplitude amplitude_of(const TableAttrs& attrs) {
+  RopeAmplitude amplitude;
+  if (const auto* yarn = std::get_if<YarnRopeScaling>(&attrs.scaling))
+    amplitude.attention_factor = yarn->attention_factor;
+  if (attrs.temperature) {
+    amplitude.beta = attrs.temperature->beta;
+    amplitude.length = attrs.temperature->length;
+  }
+  return amplitude;
+}
+
 void run_table_cpu(const KernelCall& call) {
-  const RopeFrequencies frequencies = frequencies_of(std::any_cast<const TableAttrs&>(call.attrs));
+  const TableAttrs& attrs = std::any_cast<const TableAttrs&>(call.attrs);
+  const RopeFrequencies frequencies = frequencies_of(attrs);
+  const RopeAmplitude amplitude = amplitude_of(attrs);
   const int64_t half = frequencies.half;
   const int32_t* positions = call.in[0].as<int32_t>();
   float *cos = call.out[0].as<float>(), *sin = call.out[1].as<float>();
@@ -137,109 +218,164 @@ void run_table_cpu(const KernelCall& call) {
     for (int64_t i = 0; i < half; ++i) {
       const double frequency = frequencies(i);
       for (int64_t row = begin; row < end; ++row) {
-        cos[row * half + i] = static_cast<float>(std::cos(positions[row] * frequency));
-        sin[row * half + i] = static_cast<float>(std::sin(positions[row] * frequency));
+        const double angle = positions[row] * frequency, by = amplitude(positions[row]);
+        cos[row * half + i] = static_cast<float>(by * std::cos(angle));
+        sin[row * half + i] = static_cast<float>(by * std::sin(angle));
       }
     }
   });
 }
 
+struct RopeRows {
+  const float *cos, *sin;
+  float sign;
+  int64_t rows, heads, head_dim, half;
+};
+
 template <class T>
-LONGSHORE_INLINE void rotate_body(const T* x, const float* cos, const float* sin, float sign,
-                                  T* out, int64_t rows, int64_t heads, int64_t half) {
-  for (int64_t row = 0; row < rows; ++row, cos += half, sin += half) {
-    for (int64_t head = 0; head < heads; ++head, x += 2 * half, out += 2 * half) {
+LONGSHORE_INLINE void rotate_halves(const T* x, const RopeRows& r, T* out) {
+  const float *cos = r.cos, *sin = r.sin, sign = r.sign;
+  const int64_t half = r.half;
+  for (int64_t row = 0; row < r.rows; ++row, cos += half, sin += half) {
+    for (int64_t head = 0; head < r.heads; ++head, x += r.head_dim, out += r.head_dim) {
 #pragma omp simd
       for (int64_t i = 0; i < half; ++i) {
         float first = load(x[i]), second = load(x[half + i]), s = sign * sin[i];
         store(out[i], first * cos[i] - second * s);
         store(out[half + i], second * cos[i] + first * s);
       }
+      if (out != x) std::copy(x + 2 * half, x + r.head_dim, out + 2 * half);
     }
   }
 }
 
-LONGSHORE_SIMD void rotate_rows(const float* x, const float* cos, const float* sin, float sign,
-                                float* out, int64_t rows, int64_t heads, int64_t half) {
-  rotate_body(x, cos, sin, sign, out, rows, heads, half);
+template <class T>
+LONGSHORE_INLINE void rotate_adjacent(const T* x, const RopeRows& r, T* out) {
+  const float *cos = r.cos, *sin = r.sin, sign = r.sign;
+  const int64_t half = r.half;
+  for (int64_t row = 0; row < r.rows; ++row, cos += half, sin += half) {
+    for (int64_t head = 0; head < r.heads; ++head, x += r.head_dim, out += r.head_dim) {
+#pragma omp simd
+      for (int64_t i = 0; i < half; ++i) {
+        float first = load(x[2 * i]), second = load(x[2 * i + 1]), s = sign * sin[i];
+        store(out[2 * i], first * cos[i] - second * s);
+        store(out[2 * i + 1], second * cos[i] + first * s);
+      }
+      if (out != x) std::copy(x + 2 * half, x + r.head_dim, out + 2 * half);
+    }
+  }
 }
-LONGSHORE_SIMD void rotate_rows(const bfloat16* x, const float* cos, const float* sin, float sign,
-                                bfloat16* out, int64_t rows, int64_t heads, int64_t half) {
-  rotate_body(x, cos, sin, sign, out, rows, heads, half);
+
+LONGSHORE_SIMD void rotate_rows(RopePairs pairs, const float* x, const RopeRows& r, float* out) {
+  pairs == RopePairs::adjacent ? rotate_adjacent(x, r, out) : rotate_halves(x, r, out);
+}
+LONGSHORE_SIMD void rotate_rows(RopePairs pairs, const bfloat16* x, const RopeRows& r,
+                                bfloat16* out) {
+  pairs == RopePairs::adjacent ? rotate_adjacent(x, r, out) : rotate_halves(x, r, out);
 }
 
 float sign_of(const std::any& attrs) {
-  return std::any_cast<RopeAttrs>(attrs).direction == Direction::forward ? 1.f : -1.f;
+  return std::any_cast<const RopeAttrs&>(attrs).direction == Direction::forward ? 1.f : -1.f;
 }
 
 void run_cpu(const KernelCall& call) {
-  int64_t half = call.in[1].type.shape.back(), width = call.in[0].type.shape.back();
-  float sign = sign_of(call.attrs);
+  const int64_t half = call.in[1].type.shape.back(), width = call.in[0].type.shape.back();
+  const RopeOptions& options = options_of(call.attrs);
+  const int64_t d = head_dim(options, call.in[1].type);
+  const float sign = sign_of(call.attrs);
   with_float_type(call.out[0].type.dtype, [&]<class T>(T) {
     parallel_ranges(call.in[0].type.shape.rows(), [&](int64_t begin, int64_t end) {
-      rotate_rows(call.in[0].as<T>() + begin * width, call.in[1].as<float>() + begin * half,
-                  call.in[2].as<float>() + begin * half, sign, call.out[0].as<T>() + begin * width,
-                  end - begin, width / (2 * half), half);
+      const RopeRows rows{.cos = call.in[1].as<float>() + begin * half,
+                          .sin = call.in[2].as<float>() + begin * half,
+                          .sign = sign,
+                          .rows = end - begin,
+                          .heads = width / d,
+                          .head_dim = d,
+                          .half = half};
+      rotate_rows(options.pairs, call.in[0].as<T>() + begin * width, rows,
+                  call.out[0].as<T>() + begin * width);
     });
   });
 }
 
 // --- composition
 
-at::Tensor scaled(const at::Tensor& frequencies, std::monostate) { return frequencies; }
-at::Tensor scaled(const at::Tensor& frequencies, const LinearRopeScaling& s) {
+at::Tensor scaled(const at::Tensor& frequencies, double, std::monostate) { return frequencies; }
+at::Tensor scaled(const at::Tensor& frequencies, double, const LinearRopeScaling& s) {
   return frequencies / s.factor;
 }
-at::Tensor scaled(const at::Tensor& frequencies, const Llama3RopeScaling& s) {
+at::Tensor scaled(const at::Tensor& frequencies, double, const Llama3RopeScaling& s) {
   at::Tensor turns = frequencies * (s.original_max_position_embeddings / (2 * std::numbers::pi));
   at::Tensor kept =
       ((turns - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor)).clamp_(0, 1);
+  return (1 - kept) * frequencies / s.factor + kept * frequencies;
+}
+at::Tensor scaled(const at::Tensor& frequencies, double base, const YarnRopeScaling& s) {
+  const int64_t half = frequencies.size(0);
+  const YarnPairs pairs = yarn_pairs(s, base, half);
+  at::Tensor numbers = at::arange(half, frequencies.options());
+  at::Tensor kept = ((numbers - pairs.divided) / (pairs.kept - pairs.divided)).clamp_(0, 1);
   return (1 - kept) * frequencies / s.factor + kept * frequencies;
 }
 
 void run_table_composed(const KernelCall& call) {
   const TableAttrs& attrs = std::any_cast<const TableAttrs&>(call.attrs);
   at::Tensor positions = tensor(call, call.in[0]);
-  at::Tensor frequencies = at::pow(
-      at::Scalar(attrs.base),
-      at::arange(0, attrs.head_dim, 2, positions.options().dtype(at::kDouble)) / -attrs.head_dim);
-  frequencies =
-      std::visit([&](const auto& scaling) { return scaled(frequencies, scaling); }, attrs.scaling);
-  at::Tensor angles = positions.to(at::kDouble).unsqueeze(-1) * frequencies;
-  tensor(call, call.out[0]).copy_(at::cos(angles));
-  tensor(call, call.out[1]).copy_(at::sin(angles));
+  at::Tensor frequencies =
+      at::pow(at::Scalar(attrs.base),
+              at::arange(0, attrs.rotary_dim, 2, positions.options().dtype(at::kDouble)) /
+                  -attrs.rotary_dim);
+  frequencies = std::visit(
+      [&](const auto& scaling) { return scaled(frequencies, attrs.base, scaling); }, attrs.scaling);
+  at::Tensor places = positions.to(at::kDouble).unsqueeze(-1);
+  at::Tensor angles = places * frequencies;
+  const RopeAmplitude by = amplitude_of(attrs);
+  at::Tensor amplitude =
+      (places / by.length).floor_().log1p_().mul_(by.beta).add_(1).mul_(by.attention_factor);
+  tensor(call, call.out[0]).copy_(at::cos(angles).mul_(amplitude));
+  tensor(call, call.out[1]).copy_(at::sin(angles).mul_(amplitude));
 }
 
 void run_composed(const KernelCall& call) {
-  bool forward = std::any_cast<RopeAttrs>(call.attrs).direction == Direction::forward;
+  const RopeOptions& options = options_of(call.attrs);
   const Shape& shape = call.in[0].type.shape;
-  int64_t half = call.in[1].type.shape.back(), heads = shape.back() / (2 * half);
+  const int64_t half = call.in[1].type.shape.back(), d = head_dim(options, call.in[1].type);
   auto wide = compute_type(call.in[0]);
-  at::Tensor x = tensor(call, call.in[0]).to(wide).view({shape[0], shape[1], heads, 2, half});
+  at::Tensor x = tensor(call, call.in[0]).to(wide).view({shape[0], shape[1], shape.back() / d, d});
   at::Tensor cos = tensor(call, call.in[1]).to(wide).unsqueeze(2);
-  at::Tensor sin = tensor(call, call.in[2]).to(wide).unsqueeze(2);
-  at::Tensor first = x.select(3, 0), second = x.select(3, 1);
-  at::Tensor s = forward ? sin : -sin;
-  at::Tensor rotated = at::cat({first * cos - second * s, second * cos + first * s}, -1);
-  tensor(call, call.out[0]).copy_(rotated.view({shape[0], shape[1], shape[2]}));
+  at::Tensor sin = tensor(call, call.in[2]).to(wide).unsqueeze(2) * sign_of(call.attrs);
+  const bool is_adjacent = options.pairs == RopePairs::adjacent;
+  auto of_pairs = [&](int64_t which) {
+    return is_adjacent ? x.slice(-1, which, 2 * half, 2)
+                       : x.slice(-1, which * half, (which + 1) * half);
+  };
+  at::Tensor first = of_pairs(0), second = of_pairs(1);
+  at::Tensor one = first * cos - second * sin, other = second * cos + first * sin;
+  at::Tensor turned =
+      is_adjacent ? at::stack({one, other}, -1).flatten(-2) : at::cat({one, other}, -1);
+  tensor(call, call.out[0])
+      .copy_(at::cat({turned, x.slice(-1, 2 * half)}, -1).view({shape[0], shape[1], shape[2]}));
 }
 
 // Angles and their functions, and eight rows of frequencies for scaling them.
 int64_t workspace_table_composed(const std::any&, std::span<const Type>,
                                  std::span<const Type> out) {
   const Shape& table = out[0].shape;
-  return (3 * table.count() + 8 * table.back()) * size_bytes(Dtype::float64) + (1 << 14);
+  return (3 * table.count() + 3 * table.rows() + 8 * table.back()) * size_bytes(Dtype::float64) +
+         (1 << 14);
 }
 
-// x, four products and two sums of its halves, and what these make together.
+// x, four products and two sums of its pairs, and what these make together, twice.
 int64_t workspace_composed(const std::any&, std::span<const Type> in, std::span<const Type> out) {
-  return 5 * out[0].shape.count() * size_bytes(Dtype::float32) + in[1].bytes() + (1 << 14);
+  return 6 * out[0].shape.count() * size_bytes(Dtype::float32) + in[1].bytes() + (1 << 14);
 }
 
 }  // namespace
 
 RopeTableArguments rope_table_arguments(const KernelCall& call) {
-  return {.frequencies = frequencies_of(std::any_cast<const TableAttrs&>(call.attrs)),
+  const TableAttrs& attrs = std::any_cast<const TableAttrs&>(call.attrs);
+  return {.frequencies = frequencies_of(attrs),
+          .amplitude = amplitude_of(attrs),
           .tokens = call.in[0].type.shape.count(),
           .positions = call.in[0].as<int32_t>(),
           .cos = call.out[0].as<float>(),
@@ -247,11 +383,14 @@ RopeTableArguments rope_table_arguments(const KernelCall& call) {
 }
 
 RopeArguments rope_arguments(const KernelCall& call) {
-  const int64_t half = call.in[1].type.shape.back();
+  const RopeOptions& options = options_of(call.attrs);
+  const int64_t d = head_dim(options, call.in[1].type);
   return {.dtype = call.out[0].type.dtype,
           .tokens = call.in[0].type.shape.rows(),
-          .heads = call.in[0].type.shape.back() / (2 * half),
-          .half = half,
+          .heads = call.in[0].type.shape.back() / d,
+          .head_dim = d,
+          .half = call.in[1].type.shape.back(),
+          .pairs = options.pairs,
           .x = call.in[0].data,
           .cos = call.in[1].as<float>(),
           .sin = call.in[2].as<float>(),
@@ -281,14 +420,16 @@ const Op rope_op{.name = "rope",
                  .cuda_composed = {run_composed, workspace_composed},
                  .reference = {run_composed}};
 
-RopeTable rope_table(Var positions, int64_t head_dim, double base, const RopeScaling& scaling) {
-  auto table =
-      positions.trace->emit(rope_table_op, TableAttrs{head_dim, base, scaling}, {positions});
+RopeTable rope_table(Var positions, int64_t rotary_dim, double base, const RopeScaling& scaling,
+                     const std::optional<RopeTemperature>& temperature) {
+  auto table = positions.trace->emit(
+      rope_table_op, TableAttrs{rotary_dim, base, scaling, temperature}, {positions});
   return {table[0], table[1]};
 }
 
-Var rope(Var x, RopeTable table) {
-  return x.trace->emit(rope_op, RopeAttrs{Direction::forward}, {x, table.cos, table.sin})[0];
+Var rope(Var x, RopeTable table, const RopeOptions& options) {
+  return x.trace->emit(rope_op, RopeAttrs{Direction::forward, options},
+                       {x, table.cos, table.sin})[0];
 }
 
 }  // namespace longshore::models

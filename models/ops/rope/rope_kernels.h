@@ -15,26 +15,44 @@ namespace longshore::models {
 
 // base^(-i/half), scaled, for i in [0, half): what models/ops/rope/rope.h says of each scaling.
 struct RopeFrequencies {
-  enum class Scaling : uint8_t { none, linear, llama3 };
+  enum class Scaling : uint8_t { none, linear, llama3, yarn };
 
   double base;
   int64_t half;
   Scaling scaling = Scaling::none;
-  double factor = 1, low_freq_factor = 0, high_freq_factor = 0, original_length = 0;
+  double factor = 1;
+  // What is divided at the first and kept at the second, with mixtures between them: turns in the
+  // original length (llama3), or numbers of pairs (yarn).
+  double divided_at = 0, kept_at = 0;
+  double original_length = 0;
 
   LONGSHORE_DEVICE double operator()(int64_t i) const {
     const double frequency = std::pow(base, -static_cast<double>(i) / static_cast<double>(half));
     if (scaling == Scaling::none) return frequency;
     if (scaling == Scaling::linear) return frequency / factor;
-    const double turns = original_length * frequency / (2 * std::numbers::pi);
-    double kept = (turns - low_freq_factor) / (high_freq_factor - low_freq_factor);
+    const double at = scaling == Scaling::yarn
+                          ? static_cast<double>(i)
+                          : original_length * frequency / (2 * std::numbers::pi);
+    double kept = (at - divided_at) / (kept_at - divided_at);
     kept = kept < 0 ? 0 : kept > 1 ? 1 : kept;
     return (1 - kept) * frequency / factor + kept * frequency;
   }
 };
 
+// What a position's cosines and sines are multiplied by.
+struct RopeAmplitude {
+  double attention_factor = 1;
+  double beta = 0, length = 1;  // of the temperature
+
+  LONGSHORE_DEVICE double operator()(int32_t position) const {
+    if (beta == 0) return attention_factor;
+    return attention_factor * (1 + beta * std::log(1 + std::floor(position / length)));
+  }
+};
+
 struct RopeTableArguments {
   RopeFrequencies frequencies;
+  RopeAmplitude amplitude;
   int64_t tokens;
   const int32_t* positions;
   float *cos, *sin;  // [tokens, half]
@@ -42,8 +60,9 @@ struct RopeTableArguments {
 
 struct RopeArguments {
   Dtype dtype;  // of x and out, which may be one: float32 or bfloat16
-  int64_t tokens, heads, half;
-  const void* x;  // [tokens, heads, 2, half]
+  int64_t tokens, heads, head_dim, half;
+  RopePairs pairs;
+  const void* x;  // [tokens, heads, head_dim], of which the first 2 half are turned
   const float *cos, *sin;
   float sign;  // of the angles
   void* out;
@@ -75,15 +94,18 @@ struct RopeTableBody {
     group.for_each(tokens * half, [&](int64_t at) {
       const auto pair = static_cast<uint32_t>(at), pairs = static_cast<uint32_t>(half);
       const int64_t token = first + pair / pairs, i = pair % pairs;
-      const double angle = a.positions[token] * (frequencies ? frequencies[i] : a.frequencies(i));
-      a.cos[token * half + i] = static_cast<float>(std::cos(angle));
-      a.sin[token * half + i] = static_cast<float>(std::sin(angle));
+      const int32_t position = a.positions[token];
+      const double angle = position * (frequencies ? frequencies[i] : a.frequencies(i));
+      const double amplitude = a.amplitude(position);
+      a.cos[token * half + i] = static_cast<float>(amplitude * std::cos(angle));
+      a.sin[token * half + i] = static_cast<float>(amplitude * std::sin(angle));
     });
   }
 };
 
-// A block has a range of tokens; a thread rotates the pairs it reads, a vector of them at a time.
-template <class T, int kVector>
+// A block has a range of tokens; a thread rotates the pairs it reads, a vector of them at a time,
+// or copies a vector of what is not turned.
+template <class T, int kVector, RopePairs kPairs>
 struct RopeBody {
   static constexpr int kThreads = kBlockThreads;
   RopeArguments a;
@@ -91,7 +113,7 @@ struct RopeBody {
 
   // As many tokens as keep all threads of a block busy.
   static int64_t tokens_of_block(const RopeArguments& a) {
-    const int64_t vectors = a.heads * (a.half / kVector);
+    const int64_t vectors = a.heads * ((a.head_dim - a.half) / kVector);
     return vectors < 2 * kThreads ? 2 * kThreads / vectors : 1;
   }
 
@@ -99,32 +121,51 @@ struct RopeBody {
   LONGSHORE_BODY void operator()(Group& group, int64_t index) const {
     const int64_t first = index * tokens;
     const int64_t here = a.tokens - first < tokens ? a.tokens - first : tokens;
-    const auto of_head = static_cast<uint32_t>(a.half / kVector);
+    const auto of_head = static_cast<uint32_t>((a.head_dim - a.half) / kVector);
     const auto of_token = static_cast<uint32_t>(a.heads) * of_head;
     group.for_each(here * of_token, [&](int64_t i) {
       const auto vector = static_cast<uint32_t>(i);
       const int64_t token = first + vector / of_token, head = vector % of_token / of_head;
-      rotate(token, head, vector % of_head * kVector);
+      const int64_t head_at = (token * a.heads + head) * a.head_dim;
+      const int64_t pair = vector % of_head * kVector;
+      if (pair < a.half)
+        rotate(head_at, token * a.half, pair);
+      else
+        copy(head_at + a.half + pair);
     });
   }
 
   // kVector pairs from pair i of a head on.
-  LONGSHORE_BODY void rotate(int64_t token, int64_t head, int64_t i) const {
-    const int64_t at = (token * a.heads + head) * 2 * a.half + i;
+  LONGSHORE_BODY void rotate(int64_t head, int64_t table, int64_t i) const {
+    constexpr bool kAdjacent = kPairs == RopePairs::adjacent;
+    const int64_t at = head + (kAdjacent ? 2 * i : i), apart = kAdjacent ? kVector : a.half;
     const T* x = static_cast<const T*>(a.x) + at;
     T* out = static_cast<T*>(a.out) + at;
     float first[kVector], second[kVector], cos[kVector], sin[kVector];
     load_vector(x, first);
-    load_vector(x + a.half, second);
-    load_vector(a.cos + token * a.half + i, cos);
-    load_vector(a.sin + token * a.half + i, sin);
+    load_vector(x + apart, second);
+    load_vector(a.cos + table + i, cos);
+    load_vector(a.sin + table + i, sin);
     for (int k = 0; k < kVector; ++k) {
-      const float s = a.sign * sin[k], one = first[k], other = second[k];
-      first[k] = one * cos[k] - other * s;
-      second[k] = other * cos[k] + one * s;
+      float& one = kAdjacent ? number(first, second, 2 * k) : first[k];
+      float& other = kAdjacent ? number(first, second, 2 * k + 1) : second[k];
+      const float s = a.sign * sin[k], before = one;
+      one = before * cos[k] - other * s;
+      other = other * cos[k] + before * s;
     }
     store_vector(out, first);
-    store_vector(out + a.half, second);
+    store_vector(out + apart, second);
+  }
+
+  // The k'th number of two vectors.
+  LONGSHORE_BODY static float& number(float (&first)[kVector], float (&second)[kVector], int k) {
+    return k < kVector ? first[k] : second[k - kVector];
+  }
+
+  LONGSHORE_BODY void copy(int64_t at) const {
+    float values[kVector];
+    load_vector(static_cast<const T*>(a.x) + at, values);
+    store_vector(static_cast<T*>(a.out) + at, values);
   }
 };
 
@@ -139,11 +180,18 @@ void launch(const RopeTableArguments& a, const Launcher& launcher) {
 template <class Launcher>
 void launch(const RopeArguments& a, const Launcher& launcher) {
   with_float_type(a.dtype, [&]<class T>(T) {
-    const bool fit = a.half % kVectorOf<T> == 0 && all_aligned({a.x, a.cos, a.sin, a.out});
+    const bool fit = a.half % kVectorOf<T> == 0 && a.head_dim % kVectorOf<T> == 0 &&
+                     all_aligned({a.x, a.cos, a.sin, a.out});
     with_vectors<T>(fit, [&]<int kVector>(std::integral_constant<int, kVector>) {
-      using Body = RopeBody<T, kVector>;
-      const int64_t tokens = Body::tokens_of_block(a);
-      launcher(Body{a, tokens}, ceil_div(a.tokens, tokens));
+      auto launch_body = [&]<RopePairs kPairs>() {
+        using Body = RopeBody<T, kVector, kPairs>;
+        const int64_t tokens = Body::tokens_of_block(a);
+        launcher(Body{a, tokens}, ceil_div(a.tokens, tokens));
+      };
+      if (a.pairs == RopePairs::adjacent)
+        launch_body.template operator()<RopePairs::adjacent>();
+      else
+        launch_body.template operator()<RopePairs::halves>();
     });
   });
 }

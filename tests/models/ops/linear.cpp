@@ -101,7 +101,7 @@ OpCase lora_case(int64_t b, int64_t t, int64_t k, int64_t n, int64_t rank) {
             Trace trace("lora");
             Var x = trace.input("x", {{b, t, k}, dtype});
             Var y = linear(x, trace.weight("q_proj.weight", {{n, k}, dtype}, kTrained));
-            trace.output(add_lora(adapter, x, y, "q_proj"));
+            trace.output(add_lora(lora_input(adapter, x, "q_proj"), y, "q_proj"));
             return trace.finish();
           },
       .integers = {},

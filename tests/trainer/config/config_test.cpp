@@ -11,6 +11,7 @@
 #include "trainer/config/inputs.h"
 #include "trainer/config/key_values.h"
 #include "trainer/config/load_config.h"
+#include "trainer/config/model_config.h"
 #include "trainer/config/validate.h"
 
 namespace longshore::trainer {
@@ -355,7 +356,14 @@ TEST_F(ConfigTest, ValuesOfOtherTrainersLeadToOurs) {
                                          {"packing=yes", "true"},
                                          {"dtype=Float32", "float32"}})
     EXPECT_TRUE(error("", {setting}).ends_with("; nearest: " + std::string(nearest))) << setting;
-  EXPECT_EQ(load_text(kModelLines, {"lora_targets=all-linear"}).lora_targets.size(), 7u);
+  const Config all = load_text(kModelLines, {"lora_targets=all-linear"});
+  EXPECT_EQ(lora_targets(all).size(), 7u);
+  const Config fused = load_text(kModelLines, {"model_type=phi3"});
+  EXPECT_EQ(lora_targets(fused),
+            (std::vector<std::string>{"qkv_proj", "o_proj", "gate_up_proj", "down_proj"}));
+  EXPECT_THAT(error("", {"model_type=phi3", "lora_rank=2", "lora_targets=q_proj"}),
+              HasSubstr("expected some of qkv_proj, o_proj, gate_up_proj, down_proj with "
+                        "model_type = phi3"));
 }
 
 TEST_F(ConfigTest, NesterovsStepNeedsAMomentum) {

@@ -446,10 +446,10 @@ TEST(PlanProgram, RefusesAtOnceWhatItCouldNotFinish) {
 
 // As train does, although the plan is that of the first device.
 TEST(PlanProgram, RefusesAMeshWhoseLastDeviceTrainsNothing) {
-  const ProgramResult result =
-      run_plan(kQuickstart +
-               "base_emb_dim=64 base_num_decoder_layers=2 head_dim=16 lora_rank=1 "
-               "ici_fsdp_parallelism=8");
+  const ProgramResult result = run_plan(
+      kQuickstart +
+      "base_emb_dim=64 base_num_decoder_layers=2 head_dim=16 lora_rank=1 lora_targets=q_proj "
+      "ici_fsdp_parallelism=8");
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_TRUE(contains(result.output, "ici_fsdp_parallelism: found 8 devices")) << result.output;
   EXPECT_TRUE(contains(result.output, "expected at most ")) << result.output;
@@ -627,7 +627,8 @@ TEST(PlanProgram, PlansTheAdapterThatIsContinued) {
     EXPECT_EQ(result.exit_code, 0) << result.output;
     return line_of(result.output, "device:");
   };
-  EXPECT_EQ(peak("load_adapter_path=" + model + "/adapter"), peak("lora_rank=4 lora_alpha=8"));
+  EXPECT_EQ(peak("load_adapter_path=" + model + "/adapter"),
+            peak("lora_rank=4 lora_alpha=8 lora_targets=q_proj,v_proj"));
   EXPECT_NE(peak("lora_rank=4"), peak(""));
   EXPECT_EQ(run_plan(base + "load_adapter_path=nowhere").exit_code, 1);
   // Which keys of policies are read is known where the policies are.

@@ -15,6 +15,7 @@
 
 #include "base/atomic_file.h"
 #include "data/tokenizers/tokenizer.h"
+#include "models/hf/config.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/trainer/golden.h"
 #include "tests/trainer/run_program.h"
@@ -26,6 +27,7 @@
 #include "trainer/step/flops.h"
 #include "trainer/step/learning_rate.h"
 #include "trainer/step/training_plans.h"
+#include "trainer/weights/convert.h"
 
 namespace longshore::trainer {
 namespace {
@@ -279,6 +281,49 @@ TEST(TrainProgram, TrainsAdapters) {
   ProgramResult d = run_train(base + " run_name=d lora_rank=8 load_adapter_path=" + first);
   EXPECT_EQ(d.exit_code, 2);
   EXPECT_EQ(count(d.output, "lora_rank: 8 (command line), 4 in the adapter"), 1u) << d.output;
+}
+
+// Longer texts than those that the weights were made for: what turns otherwise is saved so.
+TEST(TrainProgram, SavesWhatItSaysOfRopeItself) {
+  TemporaryFolder folder;
+  auto trained = [&](const std::string& golden, const std::string& run, const std::string& keys) {
+    return run_train(
+        "--config quickstart.yml backend=cpu model_name= dataset_type=synthetic dtype=float32 "
+        "sample_tokens=0 steps=1 max_target_length=32 per_device_batch_size=1 "
+        "peak_tflops_per_device=1 "
+        "load_parameters_path=" +
+        golden_folder(golden).string() + " base_output_directory=" + (folder / "").string() +
+        " run_name=" + run + " " + keys);
+  };
+  auto saved = [&](const std::string& model) {
+    return models::parse_hf_config(data::read_file(folder / model / "config.json"));
+  };
+  const std::string scaled =
+      "rope_type=yarn rope_factor=4 rope_original_max_position_embeddings=64 ";
+  const models::RopeScaling yarn =
+      models::YarnRopeScaling{4, 64, 32, 1, true, models::yarn_attention_factor(4)};
+  const ProgramResult all =
+      trained("llama2_mha_untied", "all", scaled + "max_position_embeddings=256");
+  ASSERT_EQ(all.exit_code, 0) << all.output;
+  EXPECT_EQ(count(all.output, "RoPE is scaled as these keys say"), 1u) << all.output;
+  EXPECT_EQ(saved("all/model").rope_scaling, yarn);
+  EXPECT_EQ(saved("all/model").max_position_embeddings, 256);
+
+  // An adapter says nothing of it, but its run does.
+  const ProgramResult adapter = trained("llama2_mha_untied", "adapter", scaled + "lora_rank=2");
+  ASSERT_EQ(adapter.exit_code, 0) << adapter.output;
+  convert({.run = folder / "adapter", .to = folder / "merged"});
+  EXPECT_EQ(saved("merged").rope_scaling, yarn);
+
+  const ProgramResult longer = trained("olmo3", "longer", "max_position_embeddings=4096");
+  ASSERT_EQ(longer.exit_code, 0) << longer.output;
+  EXPECT_EQ(count(longer.output, "RoPE is scaled"), 0u) << longer.output;
+  EXPECT_EQ(saved("longer/model").max_position_embeddings, 4096);
+
+  const ProgramResult unknown = trained("phi3", "unknown", scaled);
+  EXPECT_EQ(unknown.exit_code, 2) << unknown.output;
+  EXPECT_EQ(count(unknown.output, "what no config.json of phi3 says: rope_scaling"), 1u)
+      << unknown.output;
 }
 
 // The text, tokenizer and shards are those that scripts/quickstart_data makes.

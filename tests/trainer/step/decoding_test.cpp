@@ -13,6 +13,7 @@
 #include "offload/execution/arenas.h"
 #include "offload/execution/arguments.h"
 #include "offload/execution/executor.h"
+#include "tests/golden_cases.h"
 #include "tests/message_of.h"
 #include "tests/trainer/golden.h"
 #include "tests/trainer/target_here.h"
@@ -158,7 +159,7 @@ size_t likeliest(std::span<const float> logits) {
   return static_cast<size_t>(std::ranges::max_element(logits) - logits.begin());
 }
 
-class DecodingOf : public testing::TestWithParam<const char*> {};
+class DecodingOf : public testing::TestWithParam<std::string> {};
 
 // [B,T,V] of the golden's batch, token by token.
 std::vector<float> all_logits(Loaded& loaded, const Golden& golden) {
@@ -226,12 +227,8 @@ TEST_P(DecodingOf, GreedyTextIsThatOfFullForwardPasses) {
   EXPECT_EQ(text.size(), 14u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, DecodingOf,
-                         testing::Values("llama2_mha_untied", "llama31_gqa", "llama32_tied",
-                                         "mistral_window", "qwen2_bias", "qwen3_qknorm",
-                                         "gemma1_mqa", "gemma2", "gemma3_text", "olmo2", "granite",
-                                         "smollm3"),
-                         [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(Models, DecodingOf, testing::ValuesIn(golden_cases(GoldenKind::text)),
+                         [](const auto& info) { return info.param; });
 
 class DecodingBehindImages : public testing::TestWithParam<const char*> {};
 
@@ -305,7 +302,7 @@ INSTANTIATE_TEST_SUITE_P(Models, DecodingBehindImages,
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(Decoding, AdaptersArePefts) {
-  for (const char* name : {"lora_llama", "lora_gemma2"}) {
+  for (const char* name : {"lora_llama", "lora_gemma2", "lora_phi3"}) {
     Golden golden(name);
     Loaded loaded(golden.folder, {.with_adapter = true});
     golden.expect("logits", all_logits(loaded, golden), golden.tolerance("logits"));

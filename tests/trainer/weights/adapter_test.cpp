@@ -41,7 +41,7 @@ std::string golden_config() { return data::read_file(kAdapter / "adapter_config.
 models::DecoderConfig model_of(const fs::path& golden) {
   models::DecoderConfig config = models::parse_hf_config(data::read_file(golden / "config.json"));
   config.lora = parse_adapter_config(data::read_file(golden / "adapter/adapter_config.json"),
-                                     {.layers = static_cast<int>(config.layers)});
+                                     adapter_base(config));
   return config;
 }
 
@@ -89,7 +89,7 @@ struct Loaded {
 // --- tensors
 
 TEST(Adapter, RoundTripGivesPeftsBytes) {
-  for (const char* name : {"lora_llama", "lora_gemma2"}) {
+  for (const char* name : {"lora_llama", "lora_gemma2", "lora_phi3"}) {
     fs::path golden = golden_folder(name);
     // Masters hold what bfloat16 weights have lost.
     for (models::Dtype dtype : {models::Dtype::float32, models::Dtype::bfloat16}) {
@@ -103,8 +103,8 @@ TEST(Adapter, RoundTripGivesPeftsBytes) {
       json ours = json::parse(data::read_file(folder / "a/b/adapter_config.json"));
       json peft = json::parse(data::read_file(golden / "adapter/adapter_config.json"));
       for (const auto& [key, value] : ours.items()) EXPECT_EQ(value, peft.at(key)) << key;
-      EXPECT_EQ(parse_adapter_config(ours.dump(), {.layers = 2}),
-                parse_adapter_config(peft.dump(), {.layers = 2}));
+      const AdapterBase base = adapter_base(model_of(golden));
+      EXPECT_EQ(parse_adapter_config(ours.dump(), base), parse_adapter_config(peft.dump(), base));
       // Nothing is written over.
       EXPECT_THAT(
           refusal([&] { write_adapter(folder / "a/b", {}, "", loaded.layout, loaded.arguments); }),
@@ -294,10 +294,11 @@ TEST(AdapterConfig, TargetsAreFoundAsPeftFindsThem) {
     const LoraConfig config = parse_adapter_config(object.dump(), {.layers = 12});
     std::string text;
     for (int layer = 0; layer < 12; ++layer)
-      for (std::string_view target : models::kLoraTargets) {
-        const std::string_view module = models::lora_module(target);
+      for (const std::string& module : models::linear_modules(models::kLlama.layer)) {
         const auto found = adapter_of(config, models::lora_module_name(layer, module));
-        if (found) text += fmt::format("{}.{}={}/{} ", layer, target, found->rank, found->alpha);
+        if (found)
+          text += fmt::format("{}.{}={}/{} ", layer, models::lora_target(module), found->rank,
+                              found->alpha);
       }
     // What is written reads as the same.
     EXPECT_EQ(parse_adapter_config(write_adapter_config(config, ""), {.layers = 12}), config)
@@ -314,7 +315,7 @@ TEST(AdapterConfig, TargetsAreFoundAsPeftFindsThem) {
   EXPECT_EQ(modules({{"target_modules", {"self_attn.q_proj", "c_attn"}}}), q);
   EXPECT_EQ(modules({{"target_modules", R"(.*\.q_proj)"}}), q);
   EXPECT_EQ(modules({{"target_modules", "all-linear"}}),
-            modules({{"target_modules", models::kLoraTargets}}));
+            modules({{"target_modules", models::all_lora_targets()}}));
   EXPECT_EQ(
       modules({{"target_modules", "all-linear"}, {"exclude_modules", {"mlp.up_proj", "o_proj"}}}),
       all({"q_proj", "k_proj", "v_proj", "gate_proj", "down_proj"}, "4/8"));

@@ -123,10 +123,8 @@ Prompt make_prompt(const std::string& text, const std::optional<ImagePrompt>& im
 }
 
 // Positions are computed for a text of any length, so a longer one is no error.
-void warn_of_length(const fs::path& folder, int64_t tokens) {
-  const std::optional<int64_t> most =
-      read_hf_config(folder, models::UnknownKeys::ignore, models::Images::needed)
-          .max_position_embeddings;
+void warn_of_length(const fs::path& folder, const DecoderConfig& model, int64_t tokens) {
+  const std::optional<int64_t> most = model.max_position_embeddings;
   if (most && tokens > *most)
     print(
         stderr,
@@ -242,6 +240,11 @@ void generate(const GenerateRequest& request) {
   const RunWeights from = source(request);
   DecoderConfig model =
       read_folder_model(from.model, from.adapter, unknown_keys(config), read_images(config, from));
+  if (from.turned_as) {
+    model.rope_scaling = from.turned_as->rope_scaling;
+    model.window_rope_base = from.turned_as->window_rope_base;
+    model.max_position_embeddings = from.turned_as->max_position_embeddings;
+  }
   model.dtype = compute_dtype(config, target);
   const data::Tokenizer tokenizer(from.tokenizer);
   const std::optional<ImagePrompt> images = prompt_images(request, config, from, model);
@@ -250,7 +253,7 @@ void generate(const GenerateRequest& request) {
   std::ranges::copy(eos_ids(from.model), std::back_inserter(prompt.end_tokens));
 
   const int64_t prompt_tokens = std::ssize(prompt.tokens);
-  warn_of_length(from.model, prompt_tokens + request.max_tokens);
+  warn_of_length(from.model, model, prompt_tokens + request.max_tokens);
   Generation generation(from, model, config, target, prompt_tokens, request.max_tokens);
   data::TextStream stream(tokenizer, prompt.tokens);
   const GeneratedText generated;

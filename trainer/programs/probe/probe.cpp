@@ -41,6 +41,7 @@
 #include "trainer/weights/hf_folder.h"
 #include "trainer/weights/load_parameters.h"
 #include "trainer/weights/read_floats.h"
+#include "trainer/weights/saved_tensors.h"
 
 namespace longshore::trainer {
 namespace {
@@ -219,16 +220,30 @@ class Probe {
   }
 
   void add_gradients(std::map<std::string, Result>& results) const {
-    for (const offload::Bucket& bucket : layout_.buckets) {
-      if (bucket.trainable == models::Trainable::no) continue;
-      for (const offload::Parameter& parameter : bucket.parameters)
-        results[gradient_name(parameter.name)] = {
-            parameter.tensor_shape(), [&] {
-              models::Type type{parameter.type.shape, dtype(bucket, Copy::gradient)};
-              return read_floats(arguments_, argument_name(bucket, Copy::gradient), type,
-                                 parameter.offset * models::size_bytes(type.dtype));
-            }};
+    for (const SavedIn in : {SavedIn::model, SavedIn::adapter}) {
+      const SavedTensors saved(layout_, in);
+      for (const SavedTensor& tensor : saved.all())
+        if (bucket_of(*tensor.parts[0]).trainable == models::Trainable::yes)
+          results[gradient_name(tensor.name)] = {tensor.shape,
+                                                 [=, this] { return gradient(tensor); }};
     }
+  }
+
+  const offload::Bucket& bucket_of(const offload::Parameter& parameter) const {
+    return layout_.bucket(layout_.by_name.at(parameter.name));
+  }
+
+  std::vector<float> gradient(const SavedTensor& tensor) const {
+    std::vector<float> values;
+    for (const offload::Parameter* part : tensor.parts) {
+      const offload::Bucket& bucket = bucket_of(*part);
+      const models::Type type{part->type.shape, dtype(bucket, Copy::gradient)};
+      const std::vector<float> own =
+          read_floats(arguments_, argument_name(bucket, Copy::gradient), type,
+                      part->offset * models::size_bytes(type.dtype));
+      values.insert(values.end(), own.begin(), own.end());
+    }
+    return values;
   }
 
   DecoderConfig model_;

@@ -9,6 +9,7 @@
 #include <span>
 
 #include "models/hf/vision.h"
+#include "tests/golden_cases.h"
 #include "tests/trainer/golden.h"
 #include "tests/trainer/target_here.h"
 #include "trainer/programs/probe/probe.h"
@@ -94,7 +95,7 @@ fs::path older_spelling(const TemporaryFolder& folder, const fs::path& model) {
   return copy;
 }
 
-class Goldens : public testing::TestWithParam<const char*> {};
+class Goldens : public testing::TestWithParam<std::string> {};
 
 TEST_P(Goldens, EveryTensorIsTransformers) {
   Golden golden(GetParam());
@@ -144,13 +145,8 @@ TEST_P(Goldens, Bfloat16IsAsNearAsTransformers) {
     ASSERT_EQ(std::bit_cast<uint32_t>(value) & 0xffff, 0u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Goldens,
-                         testing::Values("llama2_mha_untied", "llama31_gqa", "llama32_tied",
-                                         "llama32_packed", "mistral_window", "qwen2_bias",
-                                         "qwen3_qknorm", "gemma1_mqa", "gemma2", "gemma3_text",
-                                         "olmo2", "granite", "smollm3", "paligemma2",
-                                         "paligemma2_window", "gemma3_vision"),
-                         [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(Models, Goldens, testing::ValuesIn(golden_cases()),
+                         [](const auto& info) { return info.param; });
 
 // The language model's attention alone, of a model that reads images: the gradients there are are
 // those of all, to the bit, under every policy.
@@ -205,8 +201,8 @@ TEST_P(LoraGoldens, EveryTensorIsPefts) {
 
 // The variants: another scale; ranks and alphas of single modules; adapters in some layers.
 INSTANTIATE_TEST_SUITE_P(Models, LoraGoldens,
-                         testing::Values("lora_llama", "lora_gemma2", "lora_variants/rslora",
-                                         "lora_variants/patterns",
+                         testing::Values("lora_llama", "lora_gemma2", "lora_phi3",
+                                         "lora_variants/rslora", "lora_variants/patterns",
                                          "lora_variants/layers_to_transform"),
                          [](const auto& info) {
                            return std::filesystem::path(info.param).filename().string();
