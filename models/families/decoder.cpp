@@ -156,7 +156,10 @@ Program embed(const DecoderConfig& c) {
   Trace t("embed");
   Var tokens = t.batch("tokens", {{c.batch, c.length}, Dtype::int32});                  // [B,T]
   Var positions = t.batch("positions", {{c.batch, c.length}, Dtype::int32}, kCounted);  // [B,T]
-  Var x = embedding(tokens, embedding_weight(t, c), c.pad_token.value_or(-1));          // [B,T,C]
+  std::vector<RopeTable> tables;
+  for (const auto& [name, base, scaling, temperature] : rotations(c))
+    tables.push_back(rope_table(positions, rotary_dim(c), base, scaling, temperature));
+  Var x = embedding(tokens, embedding_weight(t, c), c.pad_token.value_or(-1));  // [B,T,C]
   if (traits(c).scales_embeddings) x = scale(x, std::sqrt(static_cast<double>(c.width)));
   x = scaled(x, c.embedding_multiplier);
   if (const auto& v = c.vision; v && v->reads_images()) {
@@ -165,9 +168,7 @@ Program embed(const DecoderConfig& c) {
     x = replace_rows(x, rows, places);
   }
   t.output(x);  // [B,T,C]
-  for (const Rotation& rotation : rotations(c)) {
-    RopeTable table =
-        rope_table(positions, rotary_dim(c), rotation.base, rotation.scaling, rotation.temperature);
+  for (const RopeTable& table : tables) {
     t.output(table.cos);  // [B,T,R/2]
     t.output(table.sin);
   }
