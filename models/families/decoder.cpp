@@ -15,6 +15,7 @@
 #include "models/ops/add_bias/add_bias.h"
 #include "models/ops/attention/attention.h"
 #include "models/ops/cached_attention/cached_attention.h"
+#include "models/ops/constant.h"
 #include "models/ops/embedding/embedding.h"
 #include "models/ops/linear/linear.h"
 #include "models/ops/linear_cross_entropy/linear_cross_entropy.h"
@@ -33,6 +34,10 @@ constexpr const char* kDecoderStage = "decoder";
 
 const Weight kMatrix{.init = {Init::Kind::normal, kInitDeviation}};
 const Weight kBias{.decay = Decay::no};
+const Weight kLayerScalar{.trainable = Trainable::no,
+                          .never_trains = true,
+                          .decay = Decay::no,
+                          .init = {Init::Kind::ones}};
 constexpr Padding kCounted{.value = 0, .counts = true};
 
 const LayerTraits& traits(const DecoderConfig& c) { return c.family->layer; }
@@ -132,6 +137,7 @@ Var embedding_weight(Trace& t, const DecoderConfig& c) {
 // A table of rotations that layers read by its name, with "_cos" and "_sin".
 struct Rotation {
   std::string name;
+  int64_t dim;
   double base;
   RopeScaling scaling = {};
   std::optional<RopeTemperature> temperature = {};
@@ -140,11 +146,18 @@ struct Rotation {
 constexpr const char *kRope = "rope", *kWindowRope = "window_rope", *kQueryRope = "query_rope";
 
 std::vector<Rotation> rotations(const DecoderConfig& c) {
-  std::vector<Rotation> all{{.name = kRope, .base = c.rope_base, .scaling = c.rope_scaling}};
-  if (c.window_rope_base) all.push_back({.name = kWindowRope, .base = *c.window_rope_base});
+  const int64_t dim = rotary_dim(c, false), window_dim = rotary_dim(c, true);
+  std::vector<Rotation> all{
+      {.name = kRope, .dim = dim, .base = c.rope_base, .scaling = c.rope_scaling}};
+  if (c.window_rope_base)
+    all.push_back({.name = kWindowRope, .dim = window_dim, .base = *c.window_rope_base});
+  else if (c.window > 0 && window_dim != dim)
+    all.push_back(
+        {.name = kWindowRope, .dim = window_dim, .base = c.rope_base, .scaling = c.rope_scaling});
   if (c.temperature_beta > 0)
     all.push_back(
         {.name = kQueryRope,
+         .dim = dim,
          .base = c.rope_base,
          .scaling = c.rope_scaling,
          .temperature = RopeTemperature{.beta = c.temperature_beta,
@@ -157,8 +170,8 @@ Program embed(const DecoderConfig& c) {
   Var tokens = t.batch("tokens", {{c.batch, c.length}, Dtype::int32});                  // [B,T]
   Var positions = t.batch("positions", {{c.batch, c.length}, Dtype::int32}, kCounted);  // [B,T]
   std::vector<RopeTable> tables;
-  for (const auto& [name, base, scaling, temperature] : rotations(c))
-    tables.push_back(rope_table(positions, rotary_dim(c), base, scaling, temperature));
+  for (const auto& [name, dim, base, scaling, temperature] : rotations(c))
+    tables.push_back(rope_table(positions, dim, base, scaling, temperature));
   Var x = embedding(tokens, embedding_weight(t, c), c.pad_token.value_or(-1));  // [B,T,C]
   if (traits(c).scales_embeddings) x = scale(x, std::sqrt(static_cast<double>(c.width)));
   x = scaled(x, c.embedding_multiplier);
@@ -181,13 +194,15 @@ struct LayerInputs {
 };
 
 LayerInputs layer_inputs(Trace& t, const DecoderConfig& c, const LayerKind& kind) {
-  const Type table_type{{c.batch, c.length, rotary_dim(c) / 2}, Dtype::float32};
   LayerInputs in;
   in.x = t.label(t.input("decoder_layer_input", {{c.batch, c.length, c.width}, c.dtype}),
                  "decoder_layer_input");
   std::map<std::string, RopeTable> tables;
-  for (const auto& [name, base, scaling, temperature] : rotations(c))
-    tables[name] = {t.input(name + "_cos", table_type), t.input(name + "_sin", table_type)};
+  for (const Rotation& rotation : rotations(c)) {
+    const Type type{{c.batch, c.length, rotation.dim / 2}, Dtype::float32};
+    tables[rotation.name] = {t.input(rotation.name + "_cos", type),
+                             t.input(rotation.name + "_sin", type)};
+  }
   const bool is_window = kind.has_window && tables.contains(kWindowRope);
   in.table = tables.at(is_window ? kWindowRope : kRope);
   in.of_queries = !is_window && tables.contains(kQueryRope) ? tables.at(kQueryRope) : in.table;
@@ -201,6 +216,7 @@ struct Attended {
 
 // Of the scores; 0: attention's own, head_dim^-1/2.
 double query_scale(const DecoderConfig& c) {
+  if (traits(c).unscaled_scores) return 1;
   if (c.attention_multiplier) return *c.attention_multiplier;
   return c.query_pre_attn_scalar ? 1 / std::sqrt(*c.query_pre_attn_scalar) : 0;
 }
@@ -209,22 +225,24 @@ double query_scale(const DecoderConfig& c) {
 Attended attention_block(const DecoderConfig& c, Var n, const LayerInputs& in,
                          const LayerKind& kind) {
   Trace& t = *n.trace;
-  int64_t q_width = c.query_heads * c.head_dim, kv_width = c.kv_heads * c.head_dim;
+  const int64_t d = head_dim(c, kind.has_window), heads = kv_heads(c, kind.has_window);
+  const int64_t q_width = c.query_heads * d, kv_width = heads * d;
   const bool has_bias = traits(c).qkv_bias || c.attention_bias;
-  const std::vector<Var> qkv =
-      projections(c, kind, n,
-                  {{"self_attn.q_proj", q_width, has_bias},     // [B,T,H*D]
-                   {"self_attn.k_proj", kv_width, has_bias},    // [B,T,G*D]
-                   {"self_attn.v_proj", kv_width, has_bias}});  // [B,T,G*D]
-  Var q = qkv[0], k = qkv[1], v = qkv[2];
+  const bool has_values = !c.keys_as_values || kind.has_window;
+  std::vector<Projection> wanted{{"self_attn.q_proj", q_width, has_bias},    // [B,T,H*D]
+                                 {"self_attn.k_proj", kv_width, has_bias}};  // [B,T,G*D]
+  if (has_values) wanted.push_back({"self_attn.v_proj", kv_width, has_bias});
+  const std::vector<Var> made = projections(c, kind, n, wanted);
+  Var q = made[0], k = made[1], v = has_values ? made[2] : k;
+  if (traits(c).value_norm) v = rms_norm(v, constant(t, {{d}, c.dtype}, 1), c.norm_epsilon);
   if (const QkNorm norms = traits(c).qk_norm; norms != QkNorm::none) {
     const bool is_of_each = norms == QkNorm::of_each_head;
-    q = norm(c, q, "self_attn.q_norm.weight", is_of_each ? c.head_dim : q_width);
-    k = norm(c, k, "self_attn.k_norm.weight", is_of_each ? c.head_dim : kv_width);
+    q = norm(c, q, "self_attn.q_norm.weight", is_of_each ? d : q_width);
+    k = norm(c, k, "self_attn.k_norm.weight", is_of_each ? d : kv_width);
   }
   if (kind.has_rope) {
     RopeOptions turned{.pairs = traits(c).rope_pairs};
-    if (rotary_dim(c) < c.head_dim) turned.head_dim = c.head_dim;
+    if (rotary_dim(c, kind.has_window) < d) turned.head_dim = d;
     q = rope(q, in.of_queries, turned);
     k = rope(k, in.table, turned);
   }
@@ -234,7 +252,7 @@ Attended attention_block(const DecoderConfig& c, Var n, const LayerInputs& in,
   // A token by itself, which goes on a text, sees all before it.
   const bool has_blocks = c.vision && (kind.cache_capacity == 0 || c.length > 1);
   const AttentionOptions options{
-      .head_dim = c.head_dim,
+      .head_dim = d,
       .scale = query_scale(c),
       .window = kind.has_window ? c.window : 0,
       .soft_cap = c.attention_cap,
@@ -243,7 +261,7 @@ Attended attention_block(const DecoderConfig& c, Var n, const LayerInputs& in,
   Attended attended;
   Var context;  // [B,T,H*D]
   if (kind.cache_capacity > 0) {
-    Type cache{{c.batch, kind.cache_capacity, c.kv_heads, c.head_dim}, c.dtype};
+    Type cache{{c.batch, kind.cache_capacity, heads, d}, c.dtype};
     KeyValueCache before{t.state("key_cache", cache), t.state("value_cache", cache)};
     Var positions = t.batch("positions", {{c.batch, c.length}, Dtype::int32}, kCounted);
     std::optional<Var> spans;
@@ -288,7 +306,10 @@ Program decoder_layer(const DecoderConfig& c, const LayerKind& kind, const std::
   auto [out, cache] = attention_block(c, normed(c, in.x, norms.before_attention), in, kind);
   Var attended = add_to(in.x, out, norms.after_attention);
   Var down = mlp_block(c, kind, normed(c, attended, norms.before_mlp));
-  t.output(add_to(attended, down, norms.after_mlp));
+  Var y = add_to(attended, down, norms.after_mlp);
+  t.output(traits(c).layer_scalar
+               ? scale_by(y, t.weight("layer_scalar", {{1}, c.dtype}, kLayerScalar))
+               : y);
   if (cache) {
     t.output(cache->keys, OutputRole::state);
     t.output(cache->values, OutputRole::state);

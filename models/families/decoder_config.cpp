@@ -27,6 +27,7 @@ int64_t period(const DecoderConfig& config, bool (*said)(const DecoderConfig&, i
 }  // namespace
 
 bool has_window(const DecoderConfig& config, int64_t layer) {
+  if (config.family->hf.last_is_global && layer == config.layers - 1) return false;
   return config.window > 0 && has(config.windowed, config.full_attention_period, layer);
 }
 
@@ -34,8 +35,17 @@ bool has_rope(const DecoderConfig& config, int64_t layer) {
   return has(config.rotated, config.nope_layer_interval, layer);
 }
 
-int64_t rotary_dim(const DecoderConfig& config) {
-  return static_cast<int64_t>(static_cast<double>(config.head_dim) * config.partial_rotary_factor);
+int64_t head_dim(const DecoderConfig& config, bool has_window) {
+  return has_window ? config.head_dim : config.global_head_dim.value_or(config.head_dim);
+}
+
+int64_t kv_heads(const DecoderConfig& config, bool has_window) {
+  return has_window ? config.kv_heads : config.global_kv_heads.value_or(config.kv_heads);
+}
+
+int64_t rotary_dim(const DecoderConfig& config, bool has_window) {
+  return static_cast<int64_t>(static_cast<double>(head_dim(config, has_window)) *
+                              config.partial_rotary_factor);
 }
 
 int64_t full_attention_period(const DecoderConfig& config) { return period(config, has_window); }
@@ -44,10 +54,11 @@ int64_t nope_layer_interval(const DecoderConfig& config) { return period(config,
 DecoderConfig with_defaults_written_out(DecoderConfig config) {
   config.family = *std::ranges::find_if(
       families(), [&](const Family* one) { return computes_as(*one, *config.family); });
-  const auto head_dim = static_cast<double>(config.head_dim);
+  const auto width_of_head = static_cast<double>(config.head_dim);
   if (!config.query_pre_attn_scalar || config.attention_multiplier)
-    config.query_pre_attn_scalar = head_dim;
-  if (config.attention_multiplier == 1 / std::sqrt(head_dim)) config.attention_multiplier.reset();
+    config.query_pre_attn_scalar = width_of_head;
+  if (config.attention_multiplier == 1 / std::sqrt(width_of_head))
+    config.attention_multiplier.reset();
   std::vector<bool> windowed;
   for (int64_t layer = 0; layer < config.layers; ++layer)
     windowed.push_back(has_window(config, layer));
@@ -59,6 +70,8 @@ DecoderConfig with_defaults_written_out(DecoderConfig config) {
   config.rotated = std::move(rotated);
   config.nope_layer_interval = 0;
   config.max_position_embeddings.reset();
+  config.global_head_dim = head_dim(config, false);
+  config.global_kv_heads = kv_heads(config, false);
   const bool has_windows = std::ranges::find(config.windowed, true) != config.windowed.end();
   if (!has_windows) config.window = 0;
   // Without a base of its own it is the other layers' rotation, scaling included, which no base

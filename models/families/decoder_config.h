@@ -15,14 +15,17 @@ namespace longshore::models {
 
 // Comments name the config keys; fields.h has their ranges.
 struct DecoderConfig {
-  int64_t batch = 1;                 // per_device_batch_size
-  int64_t length = 2048;             // max_target_length
-  int64_t vocabulary = 32000;        // vocab_size
-  int64_t width = 4096;              // base_emb_dim
-  int64_t layers = 32;               // base_num_decoder_layers
-  int64_t query_heads = 32;          // base_num_query_heads
-  int64_t kv_heads = 32;             // base_num_kv_heads
-  int64_t head_dim = 128;            // head_dim
+  int64_t batch = 1;           // per_device_batch_size
+  int64_t length = 2048;       // max_target_length
+  int64_t vocabulary = 32000;  // vocab_size
+  int64_t width = 4096;        // base_emb_dim
+  int64_t layers = 32;         // base_num_decoder_layers
+  int64_t query_heads = 32;    // base_num_query_heads
+  int64_t kv_heads = 32;       // base_num_kv_heads
+  int64_t head_dim = 128;      // head_dim
+  // Of layers without a window: global_head_dim, global_num_kv_heads; unset: as the others'.
+  std::optional<int64_t> global_head_dim, global_kv_heads;
+  bool keys_as_values = false;       // share_kv_projections: in layers without a window
   int64_t mlp_width = 11008;         // base_mlp_dim
   double norm_epsilon = 1e-5;        // normalization_layer_epsilon
   double rope_base = 10000;          // rope_max_timescale
@@ -73,8 +76,11 @@ inline constexpr const char *kFullAttention = "full_attention",
 bool has_window(const DecoderConfig& config, int64_t layer);
 // Whether that layer, counted from 0, turns query and key by their positions.
 bool has_rope(const DecoderConfig& config, int64_t layer);
-// The numbers of a head that turn, the first ones.
-int64_t rotary_dim(const DecoderConfig& config);
+// The sizes of a layer with or without a window.
+int64_t head_dim(const DecoderConfig& config, bool has_window);
+int64_t kv_heads(const DecoderConfig& config, bool has_window);
+// The numbers of a head of such a layer that turn, the first ones.
+int64_t rotary_dim(const DecoderConfig& config, bool has_window);
 // The p with which every p-th layer is without rotations and no other is, as for windows.
 int64_t nope_layer_interval(const DecoderConfig& config);
 // The p with which every p-th layer is without a window and no other is, the older spelling of

@@ -12,9 +12,9 @@ constexpr std::string_view kLinearModules[] = {
 }  // namespace
 
 const std::vector<const Family*>& families() {
-  static const std::vector<const Family*> all{&kLlama,  &kMistral,    &kQwen2, &kQwen3,   &kGemma,
-                                              &kGemma2, &kGemma3Text, &kOlmo2, &kGranite, &kSmolLm3,
-                                              &kOlmo3,  &kMinistral3, &kPhi3,  &kGlm4};
+  static const std::vector<const Family*> all{
+      &kLlama,   &kMistral, &kQwen2, &kQwen3,      &kGemma, &kGemma2, &kGemma3Text, &kOlmo2,
+      &kGranite, &kSmolLm3, &kOlmo3, &kMinistral3, &kPhi3,  &kGlm4,   &kGemma4Text};
   return all;
 }
 

@@ -51,6 +51,9 @@ struct LayerTraits {
   double norm_offset = 0;          // added to the weights of norms, which start at 1 minus this
   bool scales_embeddings = false;  // by sqrt(width)
   QkNorm qk_norm = QkNorm::none;
+  bool value_norm = false;       // each head of the values, without a weight
+  bool unscaled_scores = false;  // whatever head_dim is
+  bool layer_scalar = false;     // what a layer gives is multiplied by a number that does not train
   RopePairs rope_pairs = RopePairs::halves;
   std::vector<FusedModule> fused = {};
   bool qkv_bias = false;    // on query, key and value, whatever attention_bias says
@@ -73,6 +76,12 @@ struct FamilyField {
   double otherwise = 0;
 };
 
+// A key whose value has to be one of the words, or null.
+struct WordKey {
+  const char* key;
+  std::vector<std::string> words;
+};
+
 // The keys of config.json that differ between families, beside those that all have (see fields.h).
 struct HfKeys {
   const char* activation = "hidden_act";
@@ -80,6 +89,7 @@ struct HfKeys {
   // Sizes that have to be said: the defaults of transformers are nobody's intention.
   std::vector<std::string> required = {};
   std::vector<FamilyField> fields = {};
+  std::vector<WordKey> words = {};
   // Keys that must be false or 0: what they stand for is not there.
   std::vector<std::string> off = {};
   // Keys that are written as null, so that nobody takes another family's default for them.
@@ -89,8 +99,11 @@ struct HfKeys {
   std::optional<int64_t> pad_token = {};
   double rope_base = 10000;
   double norm_epsilon = 1e-6;
-  bool scales_rope = true;  // false: the code of the family knows no scaling of those here
+  bool has_older_rope = true;  // false: no release says RoPE in the older spelling
+  bool scales_rope = true;     // false: the code of the family knows no scaling of those here
   int64_t window = 4096;
+  int64_t global_head_dim = 0;  // 0: as head_dim
+  bool last_is_global = false;  // the last layer has no window, whatever layer_types say
   Windows windows = Windows::none;
   int64_t full_attention_period = 0;  // where layer_types do not say it
   const char* period_key = nullptr;   // the older spelling of layer_types
@@ -107,7 +120,7 @@ struct Family {
 };
 
 extern const Family kLlama, kMistral, kQwen2, kQwen3, kGemma, kGemma2, kGemma3Text, kOlmo2,
-    kGranite, kSmolLm3, kOlmo3, kMinistral3, kPhi3, kGlm4;
+    kGranite, kSmolLm3, kOlmo3, kMinistral3, kPhi3, kGlm4, kGemma4Text;
 
 // All of them; the first of several that compute the same is the one they are compared as.
 const std::vector<const Family*>& families();

@@ -41,7 +41,8 @@ extern const Field kWidth, kLayers, kQueryHeads, kKvHeads, kHeadDim, kMlpWidth, 
     kNormEpsilon, kRopeBase, kTiedEmbeddings, kAttentionBias, kMlpBias, kWindow,
     kFullAttentionPeriod, kNopeLayerInterval, kQueryPreAttnScalar, kEmbeddingMultiplier,
     kAttentionMultiplier, kResidualMultiplier, kLogitsScaling, kAttentionCap, kLogitsCap,
-    kWindowRopeBase, kPadToken, kPartialRotaryFactor, kTemperatureBeta, kMaxPositionEmbeddings;
+    kWindowRopeBase, kPadToken, kPartialRotaryFactor, kTemperatureBeta, kMaxPositionEmbeddings,
+    kGlobalHeadDim, kGlobalKvHeads, kKeysAsValues;
 
 // The field's value, or what stands for none: exact, since all integers are below 2^53; a flag is 0
 // or 1.

@@ -3,15 +3,18 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 
 #include "base/error.h"
+#include "base/integer.h"
 #include "base/nearest.h"
 #include "base/printable.h"
 #include "base/problem_list.h"
 #include "models/families/fields.h"
+#include "models/families/limits.h"
 #include "models/hf/json_reader.h"
 #include "models/hf/rope.h"
 #include "models/hf/text_model.h"
@@ -154,6 +157,8 @@ void read_fields(JsonReader& reader, DecoderConfig& config) {
   const HfKeys& keys = config.family->hf;
   reader.word(keys.activation, keys.activations, keys.activations[0]);
   for (const std::string& key : keys.off) reader.expect_off(key);
+  for (const WordKey& word : keys.words)
+    if (reader.has(word.key)) reader.word(word.key, word.words);
   config.tied_embeddings = reader.flag(kTiedEmbeddings.hf_key, keys.tied_embeddings);
   for (const FamilyField& of_family : keys.fields) {
     const Field& field = *of_family.field;
@@ -165,6 +170,70 @@ void read_fields(JsonReader& reader, DecoderConfig& config) {
                                              : reader.positive(field.hf_key, otherwise),
               config);
   }
+}
+
+struct LayerSizes {
+  int64_t head_dim, kv_heads;
+
+  bool operator==(const LayerSizes&) const = default;
+};
+
+// What per_layer_config says of a layer; keys are numbers of layers, with or without zeros before.
+std::map<int64_t, LayerSizes> read_layer_sizes(const json& value, const DecoderConfig& config) {
+  constexpr const char* kKey = "per_layer_config";
+  expect_object(value, kKey);
+  std::map<int64_t, LayerSizes> sizes;
+  for (const auto& [key, layer] : value.items()) {
+    const std::optional<int64_t> number = integer<int64_t>(key);
+    if (!number || *number < 0 || *number >= config.layers)
+      throw DataError(std::string(kKey) + ": found " + excerpt(key) +
+                      ", expected the number of a layer");
+    const std::string prefix = std::string(kKey) + "." + key;
+    expect_object(layer, prefix);
+    JsonReader reader(layer, prefix + ".");
+    sizes[*number] = {reader.integer(kHeadDim.hf_key, config.head_dim),
+                      reader.integer(kKvHeads.hf_key, config.kv_heads)};
+    if (const auto unknown = reader.unknown_keys(); !unknown.empty())
+      throw DataError(unknown[0].name + ": found a key that is not supported, expected " +
+                      kHeadDim.hf_key + " or " + kKvHeads.hf_key);
+  }
+  return sizes;
+}
+
+// The sizes of layers without a window, in either spelling: layer by layer, or by keys of their
+// own.
+LayerSizes global_sizes(JsonReader& reader, const DecoderConfig& config) {
+  constexpr const char* kByLayer = "per_layer_config";
+  const LayerSizes usual{config.head_dim, config.kv_heads};
+  const LayerSizes said{reader.integer(kGlobalHeadDim.hf_key, config.family->hf.global_head_dim),
+                        reader.has(kGlobalKvHeads.hf_key) && config.keys_as_values
+                            ? reader.integer(kGlobalKvHeads.hf_key)
+                            : usual.kv_heads};
+  if (!reader.has(kByLayer)) return said;
+  const std::map<int64_t, LayerSizes> by_layer = read_layer_sizes(reader.at(kByLayer), config);
+  std::optional<LayerSizes> global;
+  for (int64_t layer = 0; layer < config.layers; ++layer) {
+    const auto found = by_layer.find(layer);
+    const LayerSizes sizes = found == by_layer.end() ? usual : found->second;
+    if (has_window(config, layer) ? sizes != usual : global.value_or(sizes) != sizes)
+      reader.refuse(kByLayer, "one size for all layers with a window, and one for all others");
+    if (!has_window(config, layer)) global = sizes;
+  }
+  return global.value_or(usual);
+}
+
+void read_global_sizes(JsonReader& reader, DecoderConfig& config) {
+  if (!find_field(*config.family, kGlobalHeadDim)) return;
+  const LayerSizes sizes = global_sizes(reader, config);
+  if (sizes.head_dim < 2 || sizes.head_dim % 2 != 0 || sizes.head_dim > kMaxHeadDim)
+    throw DataError("global_head_dim: found " + std::to_string(sizes.head_dim) +
+                    ", expected an even number up to " + std::to_string(kMaxHeadDim));
+  if (sizes.kv_heads < 1 || config.query_heads % sizes.kv_heads != 0)
+    throw DataError("num_global_key_value_heads: found " + std::to_string(sizes.kv_heads) +
+                    ", expected a divisor of num_attention_heads, " +
+                    std::to_string(config.query_heads));
+  if (sizes.head_dim != config.head_dim) config.global_head_dim = sizes.head_dim;
+  if (sizes.kv_heads != config.kv_heads) config.global_kv_heads = sizes.kv_heads;
 }
 
 // As torch.nn.Embedding takes it: negative numbers count from the end.
@@ -197,7 +266,7 @@ void read_dtype(const json& object, DecoderConfig& config) {
 std::vector<std::string> model_types() {
   std::vector<std::string> names;
   for (const Family* family : families()) names.emplace_back(family->name);
-  for (const char* type : {"gemma3", "paligemma"}) names.emplace_back(type);
+  for (const std::string& type : whole_model_types()) names.push_back(type);
   return names;
 }
 
@@ -221,6 +290,13 @@ Reading read_decoder(std::string_view text, Images images) {
       reading.decoder.vision = read_vision_config(object, reading.decoder, reading.unknown_keys);
     return reading;
   }
+  if (!find_family(type)) {
+    if (images == Images::read)
+      reader.refuse("model_type",
+                    "gemma3 or paligemma, whose images are read; of this one the text "
+                    "model is trained, with use_multimodal=false");
+    return read_decoder(text_model_config(text), Images::ignore);
+  }
   DecoderConfig& decoder = reading.decoder;
   decoder.family = find_family(type);
   read_sizes(reader, decoder);
@@ -232,6 +308,7 @@ Reading read_decoder(std::string_view text, Images images) {
   reader.expect_off("attention_dropout");
   read_fields(reader, decoder);
   read_windows(reader, decoder);
+  read_global_sizes(reader, decoder);
   read_rotated(reader, decoder);
   append(reading.unknown_keys, reader.unknown_keys());
   return reading;

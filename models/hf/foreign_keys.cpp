@@ -47,6 +47,8 @@ const std::set<std::string>& harmless() {
       "max_window_layers", "mlp_bias", "no_rope_layer_interval", "query_pre_attn_scalar",
       "rope_local_base_freq", "sliding_window", "sliding_window_pattern", "sliding_window_size",
       "use_bidirectional_attention", "use_sliding_window",
+      // sizes of what other keys switch off
+      "vocab_size_per_layer_input",
       // names that model types have had before
       "is_llama_config", "is_mistral_config", "is_qwen2_config"};
   return keys;

@@ -63,13 +63,19 @@ YarnRopeScaling read_yarn(JsonReader& rope, std::optional<double> length) {
 RopeScaling read_scaling(JsonReader& rope, const HfKeys& keys, std::optional<double> length) {
   for (const char* key : kOfScalings) rope.has(key);
   std::vector<std::string> types{"default"};
-  if (keys.scales_rope) types.insert(types.end(), {"linear", "llama3", "yarn"});
+  if (keys.scales_rope) types.insert(types.end(), {"linear", "llama3", "yarn", "proportional"});
   const std::string older = rope.word("type", types, types[0]);
   const std::string type = rope.word("rope_type", types, older);
   if (rope.has("type") && type != older) rope.refuse("type", "the same as rope_type");
   if (type == "linear") return LinearRopeScaling{rope.positive("factor")};
   if (type == "llama3") return read_llama3(rope);
   if (type == "yarn") return read_yarn(rope, length);
+  if (type == "proportional") {
+    const ProportionalRopeScaling scaling{.turned = rope.positive(kPartialRotaryFactor.hf_key, 1),
+                                          .factor = rope.positive("factor", 1)};
+    if (scaling.turned > 1) rope.refuse(kPartialRotaryFactor.hf_key, "at most 1");
+    return scaling;
+  }
   return {};
 }
 
@@ -183,7 +189,8 @@ class RopeReader {
       config_.window_rope_base.reset();
       if (local != found.base || found.scaling != RopeScaling{}) config_.window_rope_base = local;
     }
-    if (found.partial_factor > 1 || rotary_dim(config_) < 2 || rotary_dim(config_) % 2 != 0)
+    if (found.partial_factor > 1 || rotary_dim(config_, true) < 2 ||
+        rotary_dim(config_, true) % 2 != 0)
       reader_.refuse(kPartialRotaryFactor.hf_key, "at most 1, and an even part of head_dim, " +
                                                       std::to_string(config_.head_dim));
     if (config_.temperature_beta > 0 && !original_length(found.scaling))
@@ -212,6 +219,11 @@ json written(const Llama3RopeScaling& s) {
           {"high_freq_factor", s.high_freq_factor},
           {kOriginalLength, json_number(s.original_max_position_embeddings)}};
 }
+json written(const ProportionalRopeScaling& s) {
+  json keys = {{"rope_type", "proportional"}, {kPartialRotaryFactor.hf_key, s.turned}};
+  if (s.factor != 1) keys["factor"] = s.factor;
+  return keys;
+}
 json written(const YarnRopeScaling& s) {
   json keys = {{"rope_type", "yarn"},
                {"factor", s.factor},
@@ -232,9 +244,10 @@ void read_rope(JsonReader& reader, DecoderConfig& config, std::vector<UnknownKey
 
 void write_rope(const DecoderConfig& c, const Family& family, json& object) {
   json rope = std::visit([](const auto& scaling) { return written(scaling); }, c.rope_scaling);
-  object[kRopeBase.hf_key] = c.rope_base;
+  const bool has_older = family.hf.has_older_rope;
+  if (has_older) object[kRopeBase.hf_key] = c.rope_base;
   if (find_field(family, kTemperatureBeta)) rope[kTemperatureBeta.hf_key] = c.temperature_beta;
-  if (c.rope_scaling != RopeScaling{}) object[kScaling] = rope;
+  if (has_older && c.rope_scaling != RopeScaling{}) object[kScaling] = rope;
   rope[kRopeBase.hf_key] = c.rope_base;
   if (find_field(family, kPartialRotaryFactor)) {
     object[kPartialRotaryFactor.hf_key] = c.partial_rotary_factor;
@@ -245,7 +258,7 @@ void write_rope(const DecoderConfig& c, const Family& family, json& object) {
     return;
   }
   const double local = c.window_rope_base.value_or(c.rope_base);
-  if (family.hf.window_rope_base > 0) object[kWindowRopeBase.hf_key] = local;
+  if (has_older && family.hf.window_rope_base > 0) object[kWindowRopeBase.hf_key] = local;
   object[kParameters] = {
       {kFullAttention, rope},
       {kSlidingAttention, {{"rope_type", "default"}, {kRopeBase.hf_key, local}}}};

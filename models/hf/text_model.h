@@ -1,13 +1,18 @@
 // The text model within a published model that also reads images: Gemma 3 of 4B and more
-// (model_type gemma3, Gemma Team 2025, arXiv 2503.19786), whose text model sees text as it would by
-// itself, and PaliGemma (paligemma), whose text model is a Gemma or Gemma 2.
+// (model_type gemma3, Gemma Team 2025, arXiv 2503.19786) and Gemma 4 (gemma4, gemma4_unified),
+// whose text models see text as they would by themselves, and PaliGemma (paligemma), whose text
+// model is a Gemma or Gemma 2.
 #pragma once
 
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace longshore::models {
+
+// Those model_types.
+const std::vector<std::string>& whole_model_types();
 
 // The config.json of the text model in the model that the config.json `text` describes, with what
 // published files leave to transformers' defaults (vocab_size, head_dim and others) written out;

@@ -40,7 +40,8 @@ std::vector<std::string> beyond(const DecoderConfig& c, const Family& family) {
   auto check = [&](bool is_beyond, const char* what) {
     if (is_beyond) found.emplace_back(what);
   };
-  for (const Field* field : {&kAttentionBias, &kMlpBias, &kAttentionCap, &kLogitsCap})
+  for (const Field* field :
+       {&kAttentionBias, &kMlpBias, &kAttentionCap, &kLogitsCap, &kKeysAsValues})
     check(value(*field, c) != 0 && !reads(family, *field), field->hf_key);
   for (const Field* field : {&kEmbeddingMultiplier, &kResidualMultiplier, &kLogitsScaling})
     check(value(*field, c) != 1 && !reads(family, *field), field->hf_key);
@@ -56,6 +57,10 @@ std::vector<std::string> beyond(const DecoderConfig& c, const Family& family) {
         "layer_types");
   check(c.window == 0 && has_windows, kWindow.hf_key);
   check(nope_layer_interval(c) <= c.layers && family.hf.nope_layer_interval == 0, "no_rope_layers");
+  const bool has_global = reads(family, kGlobalHeadDim);
+  check(head_dim(c, false) != c.head_dim && !has_global, kGlobalHeadDim.hf_key);
+  check(kv_heads(c, false) != c.kv_heads && !(has_global && c.keys_as_values),
+        kGlobalKvHeads.hf_key);
   for (const std::string& what : rope_beyond(c, family)) found.push_back(what);
   return found;
 }
@@ -90,6 +95,13 @@ void write_windows(const DecoderConfig& c, const HfKeys& keys, json& object) {
   object["layer_types"] = types;
   if (const int64_t period = full_attention_period(c); keys.period_key && period > 0)
     object[keys.period_key] = period;
+}
+
+// The spelling that all releases read.
+void write_global_sizes(const DecoderConfig& c, const Family& family, json& object) {
+  if (!reads(family, kGlobalHeadDim)) return;
+  object[kGlobalHeadDim.hf_key] = head_dim(c, false);
+  object[kGlobalKvHeads.hf_key] = c.keys_as_values ? json(kv_heads(c, false)) : json(nullptr);
 }
 
 void write_rotated(const DecoderConfig& c, const HfKeys& keys, json& object) {
@@ -141,10 +153,15 @@ json text_model(const DecoderConfig& c) {
       object[field.field->hf_key] = written(*field.field, c);
   if (std::ranges::find(family.hf.off, kAttentionBias.hf_key) != family.hf.off.end())
     object[kAttentionBias.hf_key] = false;
+  // The default of this one is another.
+  if (const std::string key = "hidden_size_per_layer_input";
+      std::ranges::find(family.hf.off, key) != family.hf.off.end())
+    object[key] = 0;
   for (const std::string& key : family.hf.null) object[key] = nullptr;
   write_rope(c, family, object);
   write_windows(c, family.hf, object);
   write_rotated(c, family.hf, object);
+  write_global_sizes(c, family, object);
   return object;
 }
 

@@ -248,7 +248,8 @@ void set_trainable(Model& model, const std::function<bool(const std::string&)>& 
       std::vector<bool> trained;
       for (ValueId id : program.inputs_from(Source::weight)) {
         Value& value = program[id];
-        value.needs_gradient = trains(saved_name(stage, static_cast<int>(layer), value));
+        value.needs_gradient = !value.weight->never_trains &&
+                               trains(saved_name(stage, static_cast<int>(layer), value));
         value.weight->trainable = value.needs_gradient ? Trainable::yes : Trainable::no;
         trained.push_back(value.needs_gradient);
       }

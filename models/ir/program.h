@@ -63,6 +63,7 @@ struct SavedRows {
 // checkpoints are of the whole tensor.
 struct Weight {
   Trainable trainable = Trainable::yes;
+  bool never_trains = false;  // whatever is said to train: a number that a model only keeps
   Decay decay = Decay::yes;
   Init init;
   std::optional<Split> split = {};

@@ -4,6 +4,7 @@
 #include "models/ops/attention/attention.h"
 #include "models/ops/average_pool/average_pool.h"
 #include "models/ops/cached_attention/cached_attention.h"
+#include "models/ops/constant.h"
 #include "models/ops/embedding/embedding.h"
 #include "models/ops/gelu.h"
 #include "models/ops/l2_penalty.h"
@@ -38,6 +39,7 @@ std::span<const Op* const> all_ops() {
       &cached_attention_op,
       &clear_rows_op,
       &clip_op,
+      &constant_op,
       &embedding_op,
       &embedding_grad_op,
       &geglu_op,
@@ -62,6 +64,7 @@ std::span<const Op* const> all_ops() {
       &rope_op,
       &rope_table_op,
       &scale_op,
+      &scale_by_op,
       &sgd_op,
       &soft_cap_op,
       &soft_cap_grad_op,

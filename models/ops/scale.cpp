@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "base/error.h"
 #include "models/ir/backward.h"
 #include "models/ir/infer.h"
 #include "models/ir/print.h"
@@ -83,6 +84,38 @@ void run_composed(const KernelCall& call) {
   out.mul_(factor_in(call.attrs, call.out[0].type.dtype));
 }
 
+// --- by a value
+
+Types infer_by(const std::any&, std::span<const Type> in) {
+  expect_inputs(in, 2, 2, "scale_by");
+  expect(in[1] == Type{{1}, in[0].dtype}, "scale_by", "the factor is no element of x's dtype");
+  return {in[0]};
+}
+
+void vjp_by(Backward& backward, const Node& node) {
+  const ValueId x = node.in[0], factor = node.in[1];
+  if (backward.wants_gradient(factor))
+    throw InternalError("scale_by: the factor is to have a gradient, which is not there");
+  backward.contribute(
+      x, backward.emit(scale_by_op, {}, {backward.gradient(node.out[0]), factor}, x)[0]);
+}
+
+void run_by_cpu(const KernelCall& call) {
+  const Type& type = call.out[0].type;
+  with_float_type(type.dtype, [&]<class T>(T) {
+    const float factor = load(*call.in[1].as<T>());
+    parallel_ranges(type.shape.count(), [&](int64_t begin, int64_t end) {
+      scale_range(call.in[0].as<T>() + begin, factor, call.out[0].as<T>() + begin, end - begin);
+    });
+  });
+}
+
+void run_by_composed(const KernelCall& call) {
+  at::Tensor x = tensor(call, call.in[0]), out = tensor(call, call.out[0]);
+  if (x.data_ptr() != out.data_ptr()) out.copy_(x);
+  out.mul_(tensor(call, call.in[1]));
+}
+
 }  // namespace
 
 const Op scale_op{.name = "scale",
@@ -95,6 +128,18 @@ const Op scale_op{.name = "scale",
                   .cpu = {run_cpu},
                   .cuda = {run_composed},
                   .reference = {run_composed}};
+
+const Op scale_by_op{.name = "scale_by",
+                     .infer = infer_by,
+                     .vjp = vjp_by,
+                     .cost = cost,
+                     .reuse = reuse,
+                     .recompute_cost = RecomputeCost::low,
+                     .cpu = {run_by_cpu},
+                     .cuda = {run_by_composed},
+                     .reference = {run_by_composed}};
+
+Var scale_by(Var x, Var factor) { return x.trace->emit(scale_by_op, {}, {x, factor})[0]; }
 
 Var scale(Var x, double factor, Factor precision) {
   return x.trace->emit(scale_op, Attrs{factor, precision}, {x})[0];

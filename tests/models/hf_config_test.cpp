@@ -123,6 +123,14 @@ DecoderConfig random_model(Random& random, const std::string& type) {
   add_windows(random, c);
   if (!c.family->hf.scales_windows && c.rope_scaling != RopeScaling{})
     c.window_rope_base = c.rope_base;
+  if (has(kGlobalHeadDim)) {
+    c.windowed.back() = false;
+    c.window_rope_base = random.round_or_odd(1, 1e6);
+    c.logits_cap = random.coin() ? random.round_or_odd(1, 50) : 0;
+    c.keys_as_values = random.coin();
+    if (random.coin()) c.global_head_dim = 2 * c.head_dim;
+    if (c.keys_as_values && c.kv_heads > 1) c.global_kv_heads = 1;
+  }
   if (!has(kQueryPreAttnScalar)) return c;
   c.query_pre_attn_scalar = static_cast<double>(random.integer(1, 512));
   c.logits_cap = random.coin() ? random.round_or_odd(1, 50) : 0;
@@ -189,13 +197,14 @@ TEST(HfConfigWriting, WritesWhatTransformersWasTriedWith) {
   for (const std::string& name : golden_cases(GoldenKind::text)) {
     const std::string folder = "tests/goldens/models/" + name;
     const DecoderConfig config = parse_hf_config(read_text(folder + "/config.json"));
-    if (const std::string older = folder + "/config_v4.json"; std::filesystem::exists(older)) {
-      EXPECT_EQ(parse_hf_config(read_text(older)), config) << name;
+    for (const char* file : {"/config_v4.json", "/config_v56.json"}) {
+      if (!std::filesystem::exists(folder + file)) continue;
+      EXPECT_EQ(parse_hf_config(read_text(folder + file)), config) << name;
       ++in_both_spellings;
     }
     EXPECT_EQ(write_hf_config(config), read_text("tests/goldens/hf_config/" + name + ".json"));
   }
-  EXPECT_EQ(in_both_spellings, 9);
+  EXPECT_EQ(in_both_spellings, 10);
   for (const std::string name : {"paligemma2", "paligemma2_window", "gemma3_vision"}) {
     const DecoderConfig config =
         parse_hf_config(read_text("tests/goldens/models/" + name + "/config.json"),
@@ -223,7 +232,7 @@ TEST(HfConfigReading, TheNormsEpsilonMayBeLeftOut) {
   const std::map<std::string, double> others{
       {"olmo2", 1e-5}, {"olmo3", 1e-5}, {"phi3", 1e-5}, {"glm4", 1.5625e-07}};
   for (const Family* family : families()) {
-    if (family == &kMinistral3) continue;  // of which RoPE has to be said
+    if (family == &kMinistral3 || family == &kGemma4Text) continue;  // which have to say more
     const auto other = others.find(family->name);
     EXPECT_EQ(parse_hf_config("{\"model_type\":\"" + std::string(family->name) + "\"," +
                               R"("vocab_size":10,"hidden_size":8,"num_hidden_layers":2,)"
@@ -309,7 +318,7 @@ DecoderConfig small_model(const std::string& type, const std::string& more,
 TEST(HfConfigReading, WhatTransformersDoesNotReadChangesNothing) {
   for (const Family* family : families()) {
     const std::string type = family->name;
-    if (family == &kMinistral3) continue;  // of which RoPE has to be said
+    if (family == &kMinistral3 || family == &kGemma4Text) continue;  // which have to say more
     const DecoderConfig plain = small_model(type, "");
     for (const char* key :
          {R"("is_llama_config":true)", R"("rope_interleaved":false)", R"("max_sequence_length":9)",

@@ -388,17 +388,19 @@ TEST(Decoder, WeightsDecayAndStartAsTheirKindDoes) {
             EXPECT_EQ(init.scale, 0.02) << value.name;
             ++matrices;
           } else {
-            const bool is_added = std::string(family->name).starts_with("gemma");
+            const bool is_added = family->layer.norm_offset == 1 && value.name != "layer_scalar";
             EXPECT_EQ(init.kind, is_added ? Init::Kind::zeros : Init::Kind::ones) << value.name;
             ++norms;
           }
         }
       EXPECT_EQ(matrices, config.tied_embeddings ? 8 + 1 : 7 + 2);
       EXPECT_EQ(biases, family == &kGlm4 ? 6 : 7);
-      const bool is_around = family == &kGemma2 || family == &kGemma3Text || family == &kGlm4;
-      const bool has_qk_norms =
-          family == &kQwen3 || family == &kGemma3Text || family == &kOlmo2 || family == &kOlmo3;
-      EXPECT_EQ(norms, (is_around ? 5 : 3) + (has_qk_norms ? 2 : 0));
+      const bool is_around = family == &kGemma2 || family == &kGemma3Text || family == &kGlm4 ||
+                             family == &kGemma4Text;
+      const bool has_qk_norms = family == &kQwen3 || family == &kGemma3Text || family == &kOlmo2 ||
+                                family == &kOlmo3 || family == &kGemma4Text;
+      const int scalars = family == &kGemma4Text ? 1 : 0;
+      EXPECT_EQ(norms, (is_around ? 5 : 3) + (has_qk_norms ? 2 : 0) + scalars);
     }
 }
 

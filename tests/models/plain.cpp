@@ -71,6 +71,13 @@ at::Tensor scaled(const at::Tensor& frequencies, double base, const YarnRopeScal
 at::Tensor scaled(const at::Tensor& frequencies, double base, const RopeScaling& scaling) {
   if (auto* yarn = std::get_if<YarnRopeScaling>(&scaling)) return scaled(frequencies, base, *yarn);
   if (auto* linear = std::get_if<LinearRopeScaling>(&scaling)) return frequencies / linear->factor;
+  if (auto* proportional = std::get_if<ProportionalRopeScaling>(&scaling)) {
+    at::Tensor result = frequencies / proportional->factor;
+    const double turned = proportional->turned * static_cast<double>(frequencies.size(0));
+    for (int64_t pair = 0; pair < frequencies.size(0); ++pair)
+      if (static_cast<double>(pair + 1) > turned) result[pair] = 0;
+    return result;
+  }
   auto* llama3 = std::get_if<Llama3RopeScaling>(&scaling);
   if (!llama3) return frequencies;
   auto [factor, low, high, length] = *llama3;

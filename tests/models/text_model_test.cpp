@@ -29,6 +29,42 @@ json published() {
 
 json text_of(const json& whole) { return json::parse(text_model_config(whole.dump())); }
 
+// As Gemma 4's 12B is published.
+TEST(TextModel, OfGemma4) {
+  json whole = json::parse(R"({
+    "architectures": ["Gemma4UnifiedForConditionalGeneration"], "model_type": "gemma4_unified",
+    "image_token_id": 258880, "video_token_id": 258884, "audio_token_id": 258881,
+    "boi_token_id": 255999, "eoi_token_id": 258882, "boa_token_id": 256000,
+    "eoa_token_index": 258883, "tie_word_embeddings": true, "dtype": "bfloat16",
+    "text_config": {
+      "model_type": "gemma4_unified_text", "hidden_size": 3840, "intermediate_size": 15360,
+      "num_hidden_layers": 48, "num_attention_heads": 16, "num_key_value_heads": 8,
+      "head_dim": 256, "global_head_dim": 512, "num_global_key_value_heads": 1,
+      "sliding_window": 1024, "enable_moe_block": false, "num_experts": null,
+      "hidden_size_per_layer_input": 0, "attention_k_eq_v": true, "num_kv_shared_layers": 0,
+      "final_logit_softcapping": 30.0, "tie_word_embeddings": true, "vocab_size": 262144,
+      "use_bidirectional_attention": "vision"},
+    "vision_config": {"model_type": "gemma4_unified_vision"}, "audio_config": null})");
+  const DecoderConfig read = parse_hf_config(whole.dump());
+  EXPECT_EQ(read.family, &kGemma4Text);
+  EXPECT_EQ(read.dtype, Dtype::bfloat16);
+  EXPECT_EQ(read.rope_scaling, RopeScaling(ProportionalRopeScaling{0.25, 1}));
+  EXPECT_EQ(head_dim(read, true), 256);
+  EXPECT_EQ(head_dim(read, false), 512);
+  EXPECT_EQ(kv_heads(read, true), 8);
+  EXPECT_EQ(kv_heads(read, false), 1);
+  EXPECT_EQ(full_attention_period(read), 6);
+  EXPECT_EQ(text_of(whole)["model_type"], "gemma4_text");
+  EXPECT_THROW(parse_hf_config(whole.dump(), UnknownKeys::refuse, Images::read), DataError);
+  whole["text_config"]["use_bidirectional_attention"] = "all";
+  EXPECT_THROW(parse_hf_config(whole.dump()), DataError);
+  EXPECT_EQ(text_model_name("model.language_model.layers.0.layer_scalar"),
+            "model.layers.0.layer_scalar");
+  for (const char* name : {"model.embed_vision.embedding_projection.weight",
+                           "model.audio_tower.layers.0.a.weight", "model.vision_tower.a.weight"})
+    EXPECT_EQ(text_model_name(name), std::nullopt) << name;
+}
+
 TEST(TextModel, PublishedFilesLeaveMostToDefaults) {
   const json text = text_of(published());
   EXPECT_EQ(text["architectures"], json({"Gemma3ForCausalLM"}));

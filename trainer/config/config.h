@@ -40,7 +40,7 @@ enum class Toy { none, a, b };
 // The word of lora_targets for all linear layers.
 inline constexpr const char* kAllLinear = "all-linear";
 
-enum class RopeType { unscaled, linear, llama3, yarn };
+enum class RopeType { unscaled, linear, llama3, yarn, proportional };
 enum class ComputeDtype { automatic, float32, bfloat16 };
 enum class WeightDtype { float32, bfloat16 };
 enum class OptType { adamw, lion, sgd };

@@ -67,6 +67,10 @@ void set_rope(const models::RopeScaling& scaling, Config& config) {
     config.rope_truncate = yarn->truncate;
     const bool is_default = yarn->attention_factor == models::yarn_attention_factor(yarn->factor);
     config.rope_attention_factor = is_default ? 0 : yarn->attention_factor;
+  } else if (const auto* proportional = std::get_if<models::ProportionalRopeScaling>(&scaling)) {
+    config.rope_type = RopeType::proportional;
+    config.rope_factor = proportional->factor;
+    config.model.partial_rotary_factor = proportional->turned;
   }
 }
 

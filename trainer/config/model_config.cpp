@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "models/families/toys.h"
 #include "models/ops/kernels/onednn_matmul.h"
+#include "trainer/config/model_keys.h"
 #include "trainer/config/trainable_mask.h"
 
 namespace longshore::trainer {
@@ -16,40 +17,6 @@ bool multiplies_bfloat16_natively() {
   return false;
 #endif
 }
-
-}  // namespace
-
-std::vector<std::string> lora_targets(const Config& config) {
-  const bool is_all = config.lora_targets == std::vector<std::string>{kAllLinear};
-  return is_all ? models::lora_targets(config.model.family->layer) : config.lora_targets;
-}
-
-models::RopeScaling rope_scaling(const Config& config) {
-  switch (config.rope_type) {
-    case RopeType::unscaled:
-      return {};
-    case RopeType::linear:
-      return models::LinearRopeScaling{config.rope_factor};
-    case RopeType::llama3:
-      return models::Llama3RopeScaling{
-          config.rope_factor, config.rope_low_freq_factor, config.rope_high_freq_factor,
-          static_cast<double>(config.rope_original_max_position_embeddings)};
-    case RopeType::yarn:
-      return models::YarnRopeScaling{
-          .factor = config.rope_factor,
-          .original_max_position_embeddings =
-              static_cast<double>(config.rope_original_max_position_embeddings),
-          .beta_fast = config.beta_fast,
-          .beta_slow = config.beta_slow,
-          .truncate = config.rope_truncate,
-          .attention_factor = config.rope_attention_factor > 0
-                                  ? config.rope_attention_factor
-                                  : models::yarn_attention_factor(config.rope_factor)};
-  }
-  throw InternalError("a rope_type without a scaling");
-}
-
-namespace {
 
 models::LoraConfig lora_config(const Config& config) {
   if (config.lora_rank == 0) return {};
@@ -103,6 +70,7 @@ models::DecoderConfig decoder_config(const Config& config, models::Target target
   decoder.dtype = compute_dtype(config, target);
   decoder.deterministic = config.deterministic || !models::is_cuda(target);
   decoder.rope_scaling = rope_scaling(config);
+  if (config.rope_type == RopeType::proportional) decoder.partial_rotary_factor = 1;
   for (const std::string& type : config.layer_types)
     decoder.windowed.push_back(type == models::kSlidingAttention);
   for (const std::string& rotated : config.no_rope_layers)

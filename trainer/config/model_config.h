@@ -17,12 +17,6 @@ models::Dtype compute_dtype(const Config& config, models::Target target);
 // Throws ConfigError where that is a bfloat16 which the target does not have. It can be planned.
 void require_dtype(const Config& config, models::Target target);
 
-// What rope_type and its factors say.
-models::RopeScaling rope_scaling(const Config& config);
-
-// The projections that have an adapter: lora_targets, all-linear written out.
-std::vector<std::string> lora_targets(const Config& config);
-
 models::DecoderConfig decoder_config(const Config& config, models::Target target);
 
 // The model of any model_type. trainable_parameters_mask has been applied to it.

@@ -9,7 +9,7 @@
 #include "models/families/fields.h"
 #include "models/hf/config.h"
 #include "trainer/config/hf_config.h"
-#include "trainer/config/model_config.h"
+#include "trainer/config/model_keys.h"
 #include "trainer/config/yaml.h"
 
 namespace longshore::trainer {

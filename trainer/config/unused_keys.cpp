@@ -7,7 +7,7 @@
 #include "models/families/vision_config.h"
 #include "offload/policy/policy.h"
 #include "trainer/config/key_values.h"
-#include "trainer/config/model_config.h"
+#include "trainer/config/model_keys.h"
 #include "trainer/config/yaml.h"
 
 namespace longshore::trainer {

@@ -18,7 +18,7 @@
 #include "models/families/fields.h"
 #include "offload/policy/policy.h"
 #include "trainer/config/key_values.h"
-#include "trainer/config/model_config.h"
+#include "trainer/config/model_keys.h"
 #include "trainer/config/yaml.h"
 
 namespace longshore::trainer {
@@ -106,12 +106,15 @@ void check_model(const Config& config) {
   if (config.model.pad_token.value_or(0) >= config.model.vocabulary) {
     refuse(config, "pad_token_id", "less than " + described(config, "vocab_size"));
   }
-  if (config.model.query_heads % config.model.kv_heads != 0) {
-    refuse(config, "base_num_query_heads",
-           "a multiple of " + described(config, "base_num_kv_heads"));
-  }
   if (config.model.head_dim % 2 != 0) refuse(config, "head_dim", "an even number");
-  if (models::rotary_dim(config.model) < 2 || models::rotary_dim(config.model) % 2 != 0) {
+  for (const models::Field* heads : {&models::kKvHeads, &models::kGlobalKvHeads})
+    if (const auto count = static_cast<int64_t>(value(*heads, config.model));
+        count > 0 && config.model.query_heads % count != 0)
+      refuse(config, "base_num_query_heads", "a multiple of " + described(config, heads->key));
+  if (models::head_dim(config.model, false) % 2 != 0)
+    refuse(config, "global_head_dim", "an even number");
+  const int64_t rotary_dim = models::rotary_dim(config.model, true);
+  if (config.rope_type != RopeType::proportional && (rotary_dim < 2 || rotary_dim % 2 != 0)) {
     refuse(config, "partial_rotary_factor", "an even part of " + described(config, "head_dim"));
   }
 }

@@ -14,7 +14,7 @@
 #include "data/files/small_file.h"
 #include "data/safetensors/safetensors_float.h"
 #include "data/safetensors/safetensors_writer.h"
-#include "trainer/config/model_config.h"
+#include "trainer/config/model_keys.h"
 #include "trainer/config/run_files.h"
 #include "trainer/config/validate.h"
 #include "trainer/weights/adapter_format.h"

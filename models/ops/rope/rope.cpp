@@ -58,6 +58,11 @@ void expect_sound(const YarnRopeScaling& s) {
          "yarn: original_max_position_embeddings is not positive");
 }
 
+void expect_sound(const ProportionalRopeScaling& s) {
+  expect(s.factor > 0 && s.turned >= 0 && s.turned <= 1, "rope_table",
+         "proportional: the factor is not positive, or the share not between 0 and 1");
+}
+
 Types infer_table(const std::any& any, std::span<const Type> in) {
   expect_inputs(in, 1, 1, "rope_table");
   expect(in[0].shape.rank() == 2 && in[0].dtype == Dtype::int32, "rope_table",
@@ -130,6 +135,11 @@ std::string print(const YarnRopeScaling& s) {
          print_number("attention_factor", s.attention_factor);
 }
 
+std::string print(const ProportionalRopeScaling& s) {
+  return ", proportional " + print_number("turned", s.turned) + ", " +
+         print_number("factor", s.factor);
+}
+
 std::string print_table(const std::any& any) {
   const TableAttrs& attrs = std::any_cast<const TableAttrs&>(any);
   std::string text = "rotary_dim=" + std::to_string(attrs.rotary_dim) + ", " +
@@ -188,6 +198,16 @@ void scale(RopeFrequencies& frequencies, const YarnRopeScaling& s) {
   frequencies.factor = s.factor;
   frequencies.divided_at = pairs.divided;
   frequencies.kept_at = pairs.kept;
+}
+
+double turned_pairs(const ProportionalRopeScaling& s, int64_t half) {
+  return std::floor(s.turned * static_cast<double>(2 * half) / 2);
+}
+
+void scale(RopeFrequencies& frequencies, const ProportionalRopeScaling& s) {
+  frequencies.scaling = RopeFrequencies::Scaling::proportional;
+  frequencies.factor = s.factor;
+  frequencies.kept_at = turned_pairs(s, frequencies.half);
 }
 
 RopeFrequencies frequencies_of(const TableAttrs& attrs) {
@@ -316,6 +336,11 @@ at::Tensor scaled(const at::Tensor& frequencies, double base, const YarnRopeScal
   at::Tensor numbers = at::arange(half, frequencies.options());
   at::Tensor kept = ((numbers - pairs.divided) / (pairs.kept - pairs.divided)).clamp_(0, 1);
   return (1 - kept) * frequencies / s.factor + kept * frequencies;
+}
+at::Tensor scaled(const at::Tensor& frequencies, double, const ProportionalRopeScaling& s) {
+  const int64_t half = frequencies.size(0);
+  at::Tensor turns = at::arange(half, frequencies.options()) < turned_pairs(s, half);
+  return frequencies / s.factor * turns;
 }
 
 void run_table_composed(const KernelCall& call) {

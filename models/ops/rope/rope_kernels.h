@@ -15,14 +15,15 @@ namespace longshore::models {
 
 // base^(-i/half), scaled, for i in [0, half): what models/ops/rope/rope.h says of each scaling.
 struct RopeFrequencies {
-  enum class Scaling : uint8_t { none, linear, llama3, yarn };
+  enum class Scaling : uint8_t { none, linear, llama3, yarn, proportional };
 
   double base;
   int64_t half;
   Scaling scaling = Scaling::none;
   double factor = 1;
   // What is divided at the first and kept at the second, with mixtures between them: turns in the
-  // original length (llama3), or numbers of pairs (yarn).
+  // original length (llama3), or numbers of pairs (yarn). Of proportional ones, pairs from kept_at
+  // on do not turn.
   double divided_at = 0, kept_at = 0;
   double original_length = 0;
 
@@ -30,6 +31,7 @@ struct RopeFrequencies {
     const double frequency = std::pow(base, -static_cast<double>(i) / static_cast<double>(half));
     if (scaling == Scaling::none) return frequency;
     if (scaling == Scaling::linear) return frequency / factor;
+    if (scaling == Scaling::proportional) return i < kept_at ? frequency / factor : 0;
     const double at = scaling == Scaling::yarn
                           ? static_cast<double>(i)
                           : original_length * frequency / (2 * std::numbers::pi);

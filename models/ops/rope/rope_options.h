@@ -47,8 +47,16 @@ inline double yarn_attention_factor(double factor) {
   return factor <= 1 ? 1 : 0.1 * std::log(factor) + 1;
 }
 
-using RopeScaling =
-    std::variant<std::monostate, LinearRopeScaling, Llama3RopeScaling, YarnRopeScaling>;
+// Gemma 4's rule: the first pairs of a head turn as they would alone, but the others not at all.
+struct ProportionalRopeScaling {
+  double turned;  // the share of the pairs that turn, from 0 to 1
+  double factor;  // divides their frequencies
+
+  bool operator==(const ProportionalRopeScaling&) const = default;
+};
+
+using RopeScaling = std::variant<std::monostate, LinearRopeScaling, Llama3RopeScaling,
+                                 YarnRopeScaling, ProportionalRopeScaling>;
 
 // The length that frequencies are scaled from; nothing where none is said.
 inline std::optional<double> original_length(const RopeScaling& scaling) {

@@ -1,7 +1,10 @@
 #include "models/ops/rms_norm/rms_norm.h"
 
+#include <ATen/ops/ones.h>
+
 #include "models/ir/add.h"
 #include "models/ir/trace.h"
+#include "models/ops/constant.h"
 #include "models/ops/rms_norm/rms_norm_kernels.h"
 #include "tests/models/op_records.h"
 #include "tests/models/ops/case_parts.h"
@@ -26,6 +29,25 @@ OpCase rms_norm_case(int64_t b, int64_t t, int64_t c) {
           .plain =
               [](const Tensors& in) {
                 return std::vector{plain::rms_norm(in.at("x"), in.at("w"), kEpsilon)};
+              },
+          .adjust = {}};
+}
+
+// A norm that only divides: its weight is a constant.
+OpCase unweighted_rms_norm_case(int64_t b, int64_t t, int64_t h, int64_t d) {
+  return {.name = named("rms_norm, unweighted", b, t, h, d),
+          .trace =
+              [=](Dtype dtype) {
+                Trace trace("unweighted_rms_norm");
+                Var x = trace.input("x", {{b, t, h * d}, dtype});
+                trace.output(rms_norm(x, constant(trace, {{d}, dtype}, 1), kEpsilon));
+                return trace.finish();
+              },
+          .integers = {},
+          .plain =
+              [=](const Tensors& in) {
+                at::Tensor x = in.at("x");
+                return std::vector{plain::rms_norm(x, at::ones({d}, x.options()), kEpsilon)};
               },
           .adjust = {}};
 }
@@ -85,6 +107,7 @@ std::vector<OpCase> small() {
       rms_norm_case(2, 3, 5),
       shared_rms_norm_case(2, 2, 7),
       heads_rms_norm_case(2, 2, 3, 5),
+      unweighted_rms_norm_case(2, 2, 3, 5),
   };
 }
 
@@ -100,6 +123,7 @@ std::vector<OpCase> large() {
       heads_rms_norm_case(1, 1, 3, 7),
       heads_rms_norm_case(2, 67, 6, 40),
       heads_rms_norm_case(1, 33, 4, 128),
+      unweighted_rms_norm_case(2, 33, 4, 128),
   };
 }
 
@@ -120,6 +144,7 @@ constexpr OpTraits kOps[] = {
      .tolerance = {2e-6, kRounding},
      .workspace = WorkspaceUse::all,
      .emulated = emulated_launch<rms_norm_grad_arguments>()},
+    {.op = &constant_op, .tolerance = {}},
 };
 
 }  // namespace

@@ -11,7 +11,7 @@
 #include "trainer/config/inputs.h"
 #include "trainer/config/key_values.h"
 #include "trainer/config/load_config.h"
-#include "trainer/config/model_config.h"
+#include "trainer/config/model_keys.h"
 #include "trainer/config/validate.h"
 
 namespace longshore::trainer {

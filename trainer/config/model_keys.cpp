@@ -1,0 +1,41 @@
+#include "trainer/config/model_keys.h"
+
+#include "base/error.h"
+#include "models/families/family.h"
+
+namespace longshore::trainer {
+
+std::vector<std::string> lora_targets(const Config& config) {
+  const bool is_all = config.lora_targets == std::vector<std::string>{kAllLinear};
+  return is_all ? models::lora_targets(config.model.family->layer) : config.lora_targets;
+}
+
+models::RopeScaling rope_scaling(const Config& config) {
+  switch (config.rope_type) {
+    case RopeType::unscaled:
+      return {};
+    case RopeType::linear:
+      return models::LinearRopeScaling{config.rope_factor};
+    case RopeType::llama3:
+      return models::Llama3RopeScaling{
+          config.rope_factor, config.rope_low_freq_factor, config.rope_high_freq_factor,
+          static_cast<double>(config.rope_original_max_position_embeddings)};
+    case RopeType::yarn:
+      return models::YarnRopeScaling{
+          .factor = config.rope_factor,
+          .original_max_position_embeddings =
+              static_cast<double>(config.rope_original_max_position_embeddings),
+          .beta_fast = config.beta_fast,
+          .beta_slow = config.beta_slow,
+          .truncate = config.rope_truncate,
+          .attention_factor = config.rope_attention_factor > 0
+                                  ? config.rope_attention_factor
+                                  : models::yarn_attention_factor(config.rope_factor)};
+    case RopeType::proportional:
+      return models::ProportionalRopeScaling{.turned = config.model.partial_rotary_factor,
+                                             .factor = config.rope_factor};
+  }
+  throw InternalError("a rope_type without a scaling");
+}
+
+}  // namespace longshore::trainer
