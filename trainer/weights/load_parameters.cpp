@@ -54,8 +54,11 @@ std::vector<std::string> differences(const DecoderConfig& one, const DecoderConf
     if (field == &models::kFullAttentionPeriod || field == &models::kNopeLayerInterval ||
         field == &models::kPadToken || field == &models::kMaxPositionEmbeddings)
       continue;
-    // A default that goes by it.
+    // Defaults that go by others.
     if (field == &models::kQueryPreAttnScalar && here.head_dim != there.head_dim) continue;
+    const bool is_global = field == &models::kGlobalHeadDim || field == &models::kGlobalKvHeads;
+    if (is_global && value(*field, one) == field->unset && value(*field, other) == field->unset)
+      continue;
     compare(field->key, value(*field, here), value(*field, there));
   }
   if (here.family != there.family)
