@@ -11,6 +11,13 @@ Tensors as_leaves(const Tensors& values) {
   return leaves;
 }
 
+Tensors trained(const Program& program, Tensors leaves) {
+  for (ValueId id : program.inputs)
+    if (const Value& value = program[id]; value.weight && value.weight->never_trains)
+      leaves.erase(value.name);
+  return leaves;
+}
+
 Tensors autograd(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& cotangents,
                  const Tensors& leaves) {
   std::vector<std::string> names;

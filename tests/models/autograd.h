@@ -10,6 +10,9 @@ namespace longshore::models {
 // Copies that autograd follows; integers stay as they are.
 Tensors as_leaves(const Tensors& values);
 
+// The leaves of a program without those that never train.
+Tensors trained(const Program& program, Tensors leaves);
+
 // Gradients of the sum over i of outputs[i] * cotangents[i] by each floating-point leaf; leaves
 // that no output depends on are left out.
 Tensors autograd(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& cotangents,

@@ -48,7 +48,7 @@ void compare_ops(Dtype dtype, double output_tolerance, double gradient_tolerance
       worst_output = std::max(worst_output, error);
       output_cotangents.push_back(wide(cotangents.at(name)));
     }
-    Tensors expected = autograd(outputs, output_cotangents, leaves);
+    Tensors expected = autograd(outputs, output_cotangents, trained(program, leaves));
     EXPECT_EQ(expected.size(), step.gradients.size());
     for (const auto& [name, gradient] : expected) {
       double error = difference(step.gradients.at(name), gradient);
