@@ -66,22 +66,30 @@ LONGSHORE_SIMD void scale_range(const bfloat16* x, float factor, bfloat16* y, in
   scale_body(x, factor, y, count);
 }
 
-void run_cpu(const KernelCall& call) {
-  const Type& type = call.out[0].type;
-  float factor = static_cast<float>(factor_in(call.attrs, type.dtype));
-  with_float_type(type.dtype, [&]<class T>(T) {
-    parallel_ranges(type.shape.count(), [&](int64_t begin, int64_t end) {
-      scale_range(call.in[0].as<T>() + begin, factor, call.out[0].as<T>() + begin, end - begin);
-    });
+template <class T>
+void multiply(const KernelCall& call, float factor) {
+  parallel_ranges(call.out[0].type.shape.count(), [&](int64_t begin, int64_t end) {
+    scale_range(call.in[0].as<T>() + begin, factor, call.out[0].as<T>() + begin, end - begin);
   });
+}
+
+void run_cpu(const KernelCall& call) {
+  const Dtype dtype = call.out[0].type.dtype;
+  const auto factor = static_cast<float>(factor_in(call.attrs, dtype));
+  with_float_type(dtype, [&]<class T>(T) { multiply<T>(call, factor); });
 }
 
 // --- composition
 
-void run_composed(const KernelCall& call) {
+// x where the product is to be.
+at::Tensor copied(const KernelCall& call) {
   at::Tensor x = tensor(call, call.in[0]), out = tensor(call, call.out[0]);
   if (x.data_ptr() != out.data_ptr()) out.copy_(x);
-  out.mul_(factor_in(call.attrs, call.out[0].type.dtype));
+  return out;
+}
+
+void run_composed(const KernelCall& call) {
+  copied(call).mul_(factor_in(call.attrs, call.out[0].type.dtype));
 }
 
 // --- by a value
@@ -101,20 +109,11 @@ void vjp_by(Backward& backward, const Node& node) {
 }
 
 void run_by_cpu(const KernelCall& call) {
-  const Type& type = call.out[0].type;
-  with_float_type(type.dtype, [&]<class T>(T) {
-    const float factor = load(*call.in[1].as<T>());
-    parallel_ranges(type.shape.count(), [&](int64_t begin, int64_t end) {
-      scale_range(call.in[0].as<T>() + begin, factor, call.out[0].as<T>() + begin, end - begin);
-    });
-  });
+  with_float_type(call.out[0].type.dtype,
+                  [&]<class T>(T) { multiply<T>(call, load(*call.in[1].as<T>())); });
 }
 
-void run_by_composed(const KernelCall& call) {
-  at::Tensor x = tensor(call, call.in[0]), out = tensor(call, call.out[0]);
-  if (x.data_ptr() != out.data_ptr()) out.copy_(x);
-  out.mul_(tensor(call, call.in[1]));
-}
+void run_by_composed(const KernelCall& call) { copied(call).mul_(tensor(call, call.in[1])); }
 
 }  // namespace
 

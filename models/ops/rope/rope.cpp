@@ -252,17 +252,19 @@ struct RopeRows {
   int64_t rows, heads, head_dim, half;
 };
 
-template <class T>
-LONGSHORE_INLINE void rotate_halves(const T* x, const RopeRows& r, T* out) {
+template <RopePairs kPairs, class T>
+LONGSHORE_INLINE void rotate_body(const T* x, const RopeRows& r, T* out) {
+  constexpr bool kAdjacent = kPairs == RopePairs::adjacent;
   const float *cos = r.cos, *sin = r.sin, sign = r.sign;
-  const int64_t half = r.half;
+  const int64_t half = r.half, apart = kAdjacent ? 1 : half;
   for (int64_t row = 0; row < r.rows; ++row, cos += half, sin += half) {
     for (int64_t head = 0; head < r.heads; ++head, x += r.head_dim, out += r.head_dim) {
 #pragma omp simd
       for (int64_t i = 0; i < half; ++i) {
-        float first = load(x[i]), second = load(x[half + i]), s = sign * sin[i];
-        store(out[i], first * cos[i] - second * s);
-        store(out[half + i], second * cos[i] + first * s);
+        const int64_t at = kAdjacent ? 2 * i : i;
+        float first = load(x[at]), second = load(x[at + apart]), s = sign * sin[i];
+        store(out[at], first * cos[i] - second * s);
+        store(out[at + apart], second * cos[i] + first * s);
       }
       if (out != x) std::copy(x + 2 * half, x + r.head_dim, out + 2 * half);
     }
@@ -270,28 +272,17 @@ LONGSHORE_INLINE void rotate_halves(const T* x, const RopeRows& r, T* out) {
 }
 
 template <class T>
-LONGSHORE_INLINE void rotate_adjacent(const T* x, const RopeRows& r, T* out) {
-  const float *cos = r.cos, *sin = r.sin, sign = r.sign;
-  const int64_t half = r.half;
-  for (int64_t row = 0; row < r.rows; ++row, cos += half, sin += half) {
-    for (int64_t head = 0; head < r.heads; ++head, x += r.head_dim, out += r.head_dim) {
-#pragma omp simd
-      for (int64_t i = 0; i < half; ++i) {
-        float first = load(x[2 * i]), second = load(x[2 * i + 1]), s = sign * sin[i];
-        store(out[2 * i], first * cos[i] - second * s);
-        store(out[2 * i + 1], second * cos[i] + first * s);
-      }
-      if (out != x) std::copy(x + 2 * half, x + r.head_dim, out + 2 * half);
-    }
-  }
+LONGSHORE_INLINE void rotate_pairs(RopePairs pairs, const T* x, const RopeRows& r, T* out) {
+  pairs == RopePairs::adjacent ? rotate_body<RopePairs::adjacent>(x, r, out)
+                               : rotate_body<RopePairs::halves>(x, r, out);
 }
 
 LONGSHORE_SIMD void rotate_rows(RopePairs pairs, const float* x, const RopeRows& r, float* out) {
-  pairs == RopePairs::adjacent ? rotate_adjacent(x, r, out) : rotate_halves(x, r, out);
+  rotate_pairs(pairs, x, r, out);
 }
 LONGSHORE_SIMD void rotate_rows(RopePairs pairs, const bfloat16* x, const RopeRows& r,
                                 bfloat16* out) {
-  pairs == RopePairs::adjacent ? rotate_adjacent(x, r, out) : rotate_halves(x, r, out);
+  rotate_pairs(pairs, x, r, out);
 }
 
 float sign_of(const std::any& attrs) {
