@@ -15,6 +15,7 @@
 #include "models/ops/add_bias/add_bias.h"
 #include "models/ops/attention/attention.h"
 #include "models/ops/cached_attention/cached_attention.h"
+#include "models/ops/columns.h"
 #include "models/ops/constant.h"
 #include "models/ops/embedding/embedding.h"
 #include "models/ops/linear/linear.h"
@@ -66,6 +67,7 @@ struct Projection {
 // What a layer is to be.
 struct LayerKind {
   bool has_window = false, has_rope = true;
+  KvSharing kv_sharing = KvSharing::none;
   int64_t cache_capacity = 0;                   // tokens of its cache; 0: none, for training
   std::map<std::string, LoraProduct> adapters;  // by module, "self_attn.q_proj"
 
@@ -165,6 +167,30 @@ std::vector<Rotation> rotations(const DecoderConfig& c) {
   return all;
 }
 
+// Of x [B,T,C] and of the tokens themselves, for each layer a part (Gemma Team 2025, Gemma 3n):
+// [B,T,P] each.
+std::vector<Var> per_layer_inputs(const DecoderConfig& c, Var tokens, Var x) {
+  Trace& t = *x.trace;
+  const std::string prefix = decoder_prefix(c) + "model.";
+  const int64_t part = c.per_layer_width, all = c.layers * part;
+  auto times = [](Var value, double square) {
+    return scale(value, std::sqrt(square), Factor::in_float32);
+  };
+  Var table =
+      t.weight(prefix + "embed_tokens_per_layer.weight", {{c.vocabulary, all}, c.dtype}, kMatrix);
+  Var of_tokens = scale(embedding(tokens, table, c.pad_token.value_or(-1)),
+                        std::sqrt(static_cast<double>(part)));
+  Var matrix =
+      t.weight(prefix + "per_layer_model_projection.weight", {{all, c.width}, c.dtype}, kMatrix);
+  Var of_x = norm(c, times(linear(x, matrix), 1 / static_cast<double>(c.width)),
+                  prefix + "per_layer_projection_norm.weight", part);
+  Var sum = times(add(of_x, of_tokens), 0.5);  // [B,T,layers*P]
+  std::vector<Var> parts;
+  for (int64_t layer = 0; layer < c.layers; ++layer)
+    parts.push_back(take_columns(sum, layer * part, part));
+  return parts;
+}
+
 Program embed(const DecoderConfig& c) {
   Trace t("embed");
   Var tokens = t.batch("tokens", {{c.batch, c.length}, Dtype::int32});                  // [B,T]
@@ -185,12 +211,15 @@ Program embed(const DecoderConfig& c) {
     t.output(table.cos);  // [B,T,R/2]
     t.output(table.sin);
   }
+  if (c.per_layer_width > 0)
+    for (Var part : per_layer_inputs(c, tokens, x)) t.output(part);
   return t.finish();
 }
 
 struct LayerInputs {
   Var x;                        // [B,T,C]
   RopeTable table, of_queries;  // of this kind of layer
+  std::optional<Var> own;       // [B,T,P], of this layer alone
 };
 
 LayerInputs layer_inputs(Trace& t, const DecoderConfig& c, const LayerKind& kind) {
@@ -206,13 +235,10 @@ LayerInputs layer_inputs(Trace& t, const DecoderConfig& c, const LayerKind& kind
   const bool is_window = kind.has_window && tables.contains(kWindowRope);
   in.table = tables.at(is_window ? kWindowRope : kRope);
   in.of_queries = !is_window && tables.contains(kQueryRope) ? tables.at(kQueryRope) : in.table;
+  if (c.per_layer_width > 0)
+    in.own = t.input("per_layer_input", {{c.batch, c.length, c.per_layer_width}, c.dtype});
   return in;
 }
-
-struct Attended {
-  Var out;  // [B,T,C]
-  std::optional<KeyValueCache> cache;
-};
 
 // Of the scores; 0: attention's own, head_dim^-1/2.
 double query_scale(const DecoderConfig& c) {
@@ -221,34 +247,77 @@ double query_scale(const DecoderConfig& c) {
   return c.query_pre_attn_scalar ? 1 / std::sqrt(*c.query_pre_attn_scalar) : 0;
 }
 
+constexpr const char *kWindowKeys = "window_keys", *kWindowValues = "window_values",
+                     *kGlobalKeys = "global_keys", *kGlobalValues = "global_values";
+
+// What attention reads, turned and labelled; keys and values only of a layer that has its own.
+struct QueryKeyValue {
+  Var query;                      // [B,T,H*D]
+  std::optional<Var> key, value;  // [B,T,G*D]
+};
+
+// n [B,T,C]
+QueryKeyValue query_key_value(const DecoderConfig& c, Var n, const LayerInputs& in,
+                              const LayerKind& kind) {
+  Trace& t = *n.trace;
+  const int64_t d = head_dim(c, kind.has_window);
+  const int64_t q_width = c.query_heads * d, kv_width = kv_heads(c, kind.has_window) * d;
+  const bool has_bias = traits(c).qkv_bias || c.attention_bias;
+  const bool has_keys = kind.kv_sharing != KvSharing::reads;
+  const bool has_values = has_keys && (!c.keys_as_values || kind.has_window);
+  std::vector<Projection> wanted{{"self_attn.q_proj", q_width, has_bias}};
+  if (has_keys) wanted.push_back({"self_attn.k_proj", kv_width, has_bias});
+  if (has_values) wanted.push_back({"self_attn.v_proj", kv_width, has_bias});
+  const std::vector<Var> made = projections(c, kind, n, wanted);
+
+  auto turned = [&](Var x, const char* norm_name, int64_t width, const RopeTable& table) {
+    if (const QkNorm norms = traits(c).qk_norm; norms != QkNorm::none)
+      x = norm(c, x, norm_name, norms == QkNorm::of_each_head ? d : width);
+    if (!kind.has_rope) return x;
+    RopeOptions options{.pairs = traits(c).rope_pairs};
+    if (rotary_dim(c, kind.has_window) < d) options.head_dim = d;
+    return rope(x, table, options);
+  };
+  QueryKeyValue all;
+  std::optional<Var> value;
+  if (has_keys) value = made.back();  // what keys are made of, where there is no other
+  if (value && traits(c).value_norm)
+    value = rms_norm(*value, constant(t, {{d}, c.dtype}, 1), c.norm_epsilon);
+  all.query =
+      t.label(turned(made[0], "self_attn.q_norm.weight", q_width, in.of_queries), "query_proj");
+  if (has_keys) {
+    all.key = t.label(turned(made[1], "self_attn.k_norm.weight", kv_width, in.table), "key_proj");
+    all.value = t.label(*value, "value_proj");
+  }
+  return all;
+}
+
+struct KeysAndValues {
+  Var keys, values;
+};
+
+// What layers that share them know them by: those with a window share theirs, and those without.
+KeysAndValues of_earlier_layer(Trace& t, const LayerKind& kind, const Type& type) {
+  return {t.earlier_layer(kind.has_window ? kWindowKeys : kGlobalKeys, type),
+          t.earlier_layer(kind.has_window ? kWindowValues : kGlobalValues, type)};
+}
+
+void give_later_layers(Trace& t, const LayerKind& kind, const KeysAndValues& own) {
+  t.give_later_layers(own.keys, kind.has_window ? kWindowKeys : kGlobalKeys);
+  t.give_later_layers(own.values, kind.has_window ? kWindowValues : kGlobalValues);
+}
+
+struct Attended {
+  Var out;                           // [B,T,C]
+  std::optional<KeysAndValues> own;  // with a cache, the cache
+};
+
 // n [B,T,C]
 Attended attention_block(const DecoderConfig& c, Var n, const LayerInputs& in,
                          const LayerKind& kind) {
   Trace& t = *n.trace;
   const int64_t d = head_dim(c, kind.has_window), heads = kv_heads(c, kind.has_window);
-  const int64_t q_width = c.query_heads * d, kv_width = heads * d;
-  const bool has_bias = traits(c).qkv_bias || c.attention_bias;
-  const bool has_values = !c.keys_as_values || kind.has_window;
-  std::vector<Projection> wanted{{"self_attn.q_proj", q_width, has_bias},    // [B,T,H*D]
-                                 {"self_attn.k_proj", kv_width, has_bias}};  // [B,T,G*D]
-  if (has_values) wanted.push_back({"self_attn.v_proj", kv_width, has_bias});
-  const std::vector<Var> made = projections(c, kind, n, wanted);
-  Var q = made[0], k = made[1], v = has_values ? made[2] : k;
-  if (traits(c).value_norm) v = rms_norm(v, constant(t, {{d}, c.dtype}, 1), c.norm_epsilon);
-  if (const QkNorm norms = traits(c).qk_norm; norms != QkNorm::none) {
-    const bool is_of_each = norms == QkNorm::of_each_head;
-    q = norm(c, q, "self_attn.q_norm.weight", is_of_each ? d : q_width);
-    k = norm(c, k, "self_attn.k_norm.weight", is_of_each ? d : kv_width);
-  }
-  if (kind.has_rope) {
-    RopeOptions turned{.pairs = traits(c).rope_pairs};
-    if (rotary_dim(c, kind.has_window) < d) turned.head_dim = d;
-    q = rope(q, in.of_queries, turned);
-    k = rope(k, in.table, turned);
-  }
-  q = t.label(q, "query_proj");
-  k = t.label(k, "key_proj");
-  v = t.label(v, "value_proj");
+  const auto [q, k, v] = query_key_value(c, n, in, kind);
   // A token by itself, which goes on a text, sees all before it.
   const bool has_blocks = c.vision && (kind.cache_capacity == 0 || c.length > 1);
   const AttentionOptions options{
@@ -261,20 +330,25 @@ Attended attention_block(const DecoderConfig& c, Var n, const LayerInputs& in,
   Attended attended;
   Var context;  // [B,T,H*D]
   if (kind.cache_capacity > 0) {
-    Type cache{{c.batch, kind.cache_capacity, heads, d}, c.dtype};
-    KeyValueCache before{t.state("key_cache", cache), t.state("value_cache", cache)};
+    const Type type{{c.batch, kind.cache_capacity, heads, d}, c.dtype};
     Var positions = t.batch("positions", {{c.batch, c.length}, Dtype::int32}, kCounted);
     std::optional<Var> spans;
     if (has_blocks) spans = t.batch(kSpans, {{c.batch, c.length, 2}, Dtype::int32});
-    CachedAttention cached = cached_attention(q, k, v, before, positions, options, spans);
-    context = cached.context;
-    attended.cache = cached.cache;
+    if (k)
+      attended.own = {append_to_cache(*k, t.state("key_cache", type), positions),
+                      append_to_cache(*v, t.state("value_cache", type), positions)};
+    const auto [keys, values] = attended.own ? *attended.own : of_earlier_layer(t, kind, type);
+    context = cached_attention(q, {keys, values}, positions, options, spans);
   } else {
     const Type ids{{c.batch, c.length}, Dtype::int32};
     AttentionRows rows;
     if (c.segments) rows.segments = t.batch("segments", ids);
     if (c.vision) rows.blocks = t.batch(kBlocks, ids);
-    context = attention(q, k, v, options, rows);
+    if (k) attended.own = {*k, *v};
+    const auto [keys, values] =
+        attended.own ? *attended.own
+                     : of_earlier_layer(t, kind, {{c.batch, c.length, heads * d}, c.dtype});
+    context = attention(q, keys, values, options, rows);
   }
   context = t.label(context, "context");
   attended.out =
@@ -284,16 +358,31 @@ Attended attention_block(const DecoderConfig& c, Var n, const LayerInputs& in,
   return attended;
 }
 
+// The MLP's activation of its gate, times `up`.
+Var gated(const DecoderConfig& c, Var gate, Var up) {
+  return traits(c).activation == Activation::silu ? swiglu(gate, up) : geglu(gate, up);
+}
+
 // [B,T,C] -> [B,T,C]
 Var mlp_block(const DecoderConfig& c, const LayerKind& kind, Var n) {
   Trace& t = *n.trace;
+  const int64_t width = mlp_width(c, kind.kv_sharing);  // F
   const std::vector<Var> gate_up = projections(
-      c, kind, n,
-      {{"mlp.gate_proj", c.mlp_width, c.mlp_bias}, {"mlp.up_proj", c.mlp_width, c.mlp_bias}});
+      c, kind, n, {{"mlp.gate_proj", width, c.mlp_bias}, {"mlp.up_proj", width, c.mlp_bias}});
   Var gate = t.label(gate_up[0], "mlpwi_0"), up = t.label(gate_up[1], "mlpwi_1");
-  const bool is_silu = traits(c).activation == Activation::silu;
-  Var act = is_silu ? swiglu(gate, up) : geglu(gate, up);  // [B,T,F]
+  Var act = gated(c, gate, up);  // [B,T,F]
   return t.label(projection(c, kind, act, {"mlp.down_proj", c.width, c.mlp_bias}), "mlpwo");
+}
+
+// What the layer's own input [B,T,P] says to x [B,T,C]: [B,T,C].
+Var per_layer_block(const DecoderConfig& c, Var x, Var own) {
+  Trace& t = *x.trace;
+  const int64_t part = c.per_layer_width;
+  Var gate =
+      linear(x, t.weight("per_layer_input_gate.weight", {{part, c.width}, c.dtype}, kMatrix));
+  Var out = linear(gated(c, gate, own),
+                   t.weight("per_layer_projection.weight", {{c.width, part}, c.dtype}, kMatrix));
+  return norm(c, out, "post_per_layer_input_norm.weight", c.width);
 }
 
 Program decoder_layer(const DecoderConfig& c, const LayerKind& kind, const std::string& name) {
@@ -303,17 +392,19 @@ Program decoder_layer(const DecoderConfig& c, const LayerKind& kind, const std::
   auto add_to = [&](Var residual, Var out, std::string_view norm_after) {
     return add(residual, scaled(normed(c, out, norm_after), c.residual_multiplier));
   };
-  auto [out, cache] = attention_block(c, normed(c, in.x, norms.before_attention), in, kind);
+  const auto [out, own] = attention_block(c, normed(c, in.x, norms.before_attention), in, kind);
   Var attended = add_to(in.x, out, norms.after_attention);
   Var down = mlp_block(c, kind, normed(c, attended, norms.before_mlp));
   Var y = add_to(attended, down, norms.after_mlp);
-  t.output(traits(c).layer_scalar
-               ? scale_by(y, t.weight("layer_scalar", {{1}, c.dtype}, kLayerScalar))
-               : y);
-  if (cache) {
-    t.output(cache->keys, OutputRole::state);
-    t.output(cache->values, OutputRole::state);
+  if (in.own) y = add(y, per_layer_block(c, y, *in.own));
+  if (traits(c).layer_scalar)
+    y = scale_by(y, t.weight("layer_scalar", {{1}, c.dtype}, kLayerScalar));
+  t.output(y);
+  if (own && kind.cache_capacity > 0) {
+    t.output(own->keys, OutputRole::state);
+    t.output(own->values, OutputRole::state);
   }
+  if (kind.kv_sharing == KvSharing::gives) give_later_layers(t, kind, *own);
   return t.finish();
 }
 
@@ -371,11 +462,14 @@ Stage layers(const DecoderConfig& c, int64_t cache_capacity, int embed) {
               .inputs = {}};
   const int outputs = 1 + 2 * static_cast<int>(rotations(c).size());
   for (int output = 0; output < outputs; ++output) stage.inputs.push_back({embed, output});
+  if (c.per_layer_width > 0)
+    stage.inputs.push_back({.stage = embed, .output = outputs, .by_layer = true});
   std::vector<LayerKind> kinds;
   std::map<std::string, int> count_of;
   for (int layer = 0; layer < c.layers; ++layer) {
     const LayerKind kind{.has_window = has_window(c, layer),
                          .has_rope = has_rope(c, layer),
+                         .kv_sharing = kv_sharing(c, layer),
                          .cache_capacity = cache_capacity,
                          .adapters = adapters(c, layer)};
     const auto known = std::ranges::find(kinds, kind);
@@ -393,7 +487,7 @@ Stage layers(const DecoderConfig& c, int64_t cache_capacity, int embed) {
 Model all_stages(const DecoderConfig& config, int64_t cache_capacity, const HeadOptions& options) {
   Model model{.name = "decoder", .stages = {}, .main_stage = kDecoderStage};
   auto next = [&] { return static_cast<int>(model.stages.size()); };
-  std::vector<StageOutput> image_rows, head_inputs;
+  std::vector<StageInput> image_rows, head_inputs;
   if (config.vision && config.vision->reads_images()) {
     const bool returns = options.head == Head::hidden_states;
     model.stages =

@@ -43,6 +43,34 @@ int64_t kv_heads(const DecoderConfig& config, bool has_window) {
   return has_window ? config.kv_heads : config.global_kv_heads.value_or(config.kv_heads);
 }
 
+KvSharing kv_sharing(const DecoderConfig& config, int64_t layer) {
+  const int64_t own = config.layers - config.kv_shared_layers;
+  if (layer >= own) return KvSharing::reads;
+  auto is_alike = [&](int64_t other) {
+    return has_window(config, other) == has_window(config, layer);
+  };
+  for (int64_t later = layer + 1; later < own; ++later)
+    if (is_alike(later)) return KvSharing::none;
+  for (int64_t reader = own; reader < config.layers; ++reader)
+    if (is_alike(reader)) return KvSharing::gives;
+  return KvSharing::none;
+}
+
+std::optional<int64_t> layer_without_keys(const DecoderConfig& config) {
+  const int64_t own = config.layers - config.kv_shared_layers;
+  for (int64_t reader = std::max<int64_t>(own, 0); reader < config.layers; ++reader) {
+    int64_t giver = own - 1;
+    while (giver >= 0 && has_window(config, giver) != has_window(config, reader)) --giver;
+    if (giver < 0) return reader;
+  }
+  return std::nullopt;
+}
+
+int64_t mlp_width(const DecoderConfig& config, KvSharing sharing) {
+  const bool is_double = config.double_wide_mlp && sharing == KvSharing::reads;
+  return (is_double ? 2 : 1) * config.mlp_width;
+}
+
 int64_t rotary_dim(const DecoderConfig& config, bool has_window) {
   return static_cast<int64_t>(static_cast<double>(head_dim(config, has_window)) *
                               config.partial_rotary_factor);
@@ -70,6 +98,7 @@ DecoderConfig with_defaults_written_out(DecoderConfig config) {
   config.rotated = std::move(rotated);
   config.nope_layer_interval = 0;
   config.max_position_embeddings.reset();
+  if (config.kv_shared_layers == 0) config.double_wide_mlp = false;
   config.global_head_dim = head_dim(config, false);
   config.global_kv_heads = kv_heads(config, false);
   const bool has_windows = std::ranges::find(config.windowed, true) != config.windowed.end();

@@ -25,8 +25,13 @@ struct DecoderConfig {
   int64_t head_dim = 128;      // head_dim
   // Of layers without a window: global_head_dim, global_num_kv_heads; unset: as the others'.
   std::optional<int64_t> global_head_dim, global_kv_heads;
-  bool keys_as_values = false;       // share_kv_projections: in layers without a window
+  bool keys_as_values = false;  // share_kv_projections: in layers without a window
+  // The last layers that have no keys and values of their own, but those of the last layer before
+  // them that has a window as they have, or none: num_kv_shared_layers.
+  int64_t kv_shared_layers = 0;
   int64_t mlp_width = 11008;         // base_mlp_dim
+  bool double_wide_mlp = false;      // use_double_wide_mlp: in layers that share keys and values
+  int64_t per_layer_width = 0;       // hidden_size_per_layer_input; 0: layers have no such input
   double norm_epsilon = 1e-5;        // normalization_layer_epsilon
   double rope_base = 10000;          // rope_max_timescale
   double partial_rotary_factor = 1;  // partial_rotary_factor: the share of a head that turns
@@ -79,6 +84,14 @@ bool has_rope(const DecoderConfig& config, int64_t layer);
 // The sizes of a layer with or without a window.
 int64_t head_dim(const DecoderConfig& config, bool has_window);
 int64_t kv_heads(const DecoderConfig& config, bool has_window);
+// Whether that layer has keys and values of its own, and gives them to others, or others'.
+enum class KvSharing : uint8_t { none, gives, reads };
+KvSharing kv_sharing(const DecoderConfig& config, int64_t layer);
+// The first of the layers that read keys and values for which no layer has any; none where all find
+// theirs.
+std::optional<int64_t> layer_without_keys(const DecoderConfig& config);
+// The width of that layer's MLP.
+int64_t mlp_width(const DecoderConfig& config, KvSharing sharing);
 // The numbers of a head of such a layer that turn, the first ones.
 int64_t rotary_dim(const DecoderConfig& config, bool has_window);
 // The p with which every p-th layer is without rotations and no other is, as for windows.
@@ -90,8 +103,8 @@ int64_t full_attention_period(const DecoderConfig& config);
 
 // The same decoder with what stands for a default written out (query_pre_attn_scalar, windowed,
 // rotated, window_rope_base; an attention_multiplier that is the default is left out, and
-// max_position_embeddings), and the family that others are compared as, so that decoders that
-// compute the same compare equal.
+// max_position_embeddings, and a double_wide_mlp that no layer has), and the family that others are
+// compared as, so that decoders that compute the same compare equal.
 DecoderConfig with_defaults_written_out(DecoderConfig config);
 
 }  // namespace longshore::models

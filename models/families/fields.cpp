@@ -67,6 +67,29 @@ const Field kMlpWidth{"base_mlp_dim",
                       1,
                       kMaxMlpWidth,
                       "width between the MLP's projections"};
+const Field kDoubleWideMlp{"use_double_wide_mlp",
+                           "use_double_wide_mlp",
+                           flag,
+                           &DecoderConfig::double_wide_mlp,
+                           0,
+                           1,
+                           "gemma4_text: layers of num_kv_shared_layers have MLPs twice as wide"};
+const Field kKvSharedLayers{"num_kv_shared_layers",
+                            "num_kv_shared_layers",
+                            count,
+                            &DecoderConfig::kv_shared_layers,
+                            0,
+                            kMaxLayers,
+                            "gemma4_text: the last so many layers read the keys and values of the "
+                            "last earlier layer that has a window as they have, or none"};
+const Field kPerLayerWidth{"hidden_size_per_layer_input",
+                           "hidden_size_per_layer_input",
+                           count,
+                           &DecoderConfig::per_layer_width,
+                           0,
+                           kMaxWidth,
+                           "gemma4_text: width of what each layer is told of the tokens besides; "
+                           "0: nothing"};
 const Field kVocabulary{
     "vocab_size",   "vocab_size",         size, &DecoderConfig::vocabulary, kMinVocabulary,
     kMaxVocabulary, "number of token ids"};
@@ -235,7 +258,10 @@ const std::vector<const Field*>& decoder_fields() {
                                              &kGlobalHeadDim,
                                              &kGlobalKvHeads,
                                              &kKeysAsValues,
+                                             &kKvSharedLayers,
                                              &kMlpWidth,
+                                             &kDoubleWideMlp,
+                                             &kPerLayerWidth,
                                              &kVocabulary,
                                              &kNormEpsilon,
                                              &kRopeBase,

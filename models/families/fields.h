@@ -15,6 +15,7 @@ namespace longshore::models {
 
 enum class FieldKind : uint8_t {
   size,    // an integer that config.json has to say
+  count,   // an integer that 0 stands for where it is not said
   number,  // above 0
   cap,     // a soft-cap: null in config.json and 0 here mean none
   flag,
@@ -42,7 +43,10 @@ extern const Field kWidth, kLayers, kQueryHeads, kKvHeads, kHeadDim, kMlpWidth, 
     kFullAttentionPeriod, kNopeLayerInterval, kQueryPreAttnScalar, kEmbeddingMultiplier,
     kAttentionMultiplier, kResidualMultiplier, kLogitsScaling, kAttentionCap, kLogitsCap,
     kWindowRopeBase, kPadToken, kPartialRotaryFactor, kTemperatureBeta, kMaxPositionEmbeddings,
-    kGlobalHeadDim, kGlobalKvHeads, kKeysAsValues;
+    kGlobalHeadDim, kGlobalKvHeads, kKeysAsValues, kKvSharedLayers, kDoubleWideMlp, kPerLayerWidth;
+
+// What config.json says of hidden_size_per_layer_input's table: its rows, as many as vocab_size.
+inline constexpr const char* kPerLayerVocabulary = "vocab_size_per_layer_input";
 
 // The field's value, or what stands for none: exact, since all integers are below 2^53; a flag is 0
 // or 1.

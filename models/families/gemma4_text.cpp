@@ -1,40 +1,45 @@
 // Gemma 4's text model: Gemma 3 with larger heads, fewer of keys and a RoPE of a quarter of a head
 // in layers without a window, where keys may be values too; with norms on values, no scale of
-// scores, and a number that each layer's output is multiplied by (Gemma Team 2026, Gemma 4).
+// scores, and a number that each layer's output is multiplied by; in small models with an input of
+// each layer's own, and layers that read earlier ones' keys and values (Gemma Team 2026, Gemma 4).
 #include "models/families/family.h"
 #include "models/families/fields.h"
 
 namespace longshore::models {
 
-const Family kGemma4Text{
-    .name = "gemma4_text",
-    .hf_class = "Gemma4ForCausalLM",
-    .layer = {.activation = Activation::gelu_tanh,
-              .norms = {.after_attention = "post_attention_layernorm",
-                        .before_mlp = "pre_feedforward_layernorm",
-                        .after_mlp = "post_feedforward_layernorm"},
-              .scales_embeddings = true,
-              .qk_norm = QkNorm::of_each_head,
-              .value_norm = true,
-              .unscaled_scores = true,
-              .layer_scalar = true},
-    .hf = {.activation = "hidden_activation",
-           .activations = {"gelu_pytorch_tanh"},
-           .required = {"num_key_value_heads", "head_dim", "hidden_size_per_layer_input",
-                        "rope_parameters"},
-           .fields = {{&kLogitsCap}, {&kKeysAsValues}, {&kGlobalHeadDim}, {&kGlobalKvHeads}},
-           .words = {{"use_bidirectional_attention", {"vision"}}},
-           .off = {"attention_bias", "enable_moe_block", "hidden_size_per_layer_input",
-                   "num_kv_shared_layers", "use_double_wide_mlp"},
-           .tied_embeddings = true,
-           .pad_token = 0,
-           .rope_base = 1e6,
-           .has_older_rope = false,
-           .window = 512,
-           .global_head_dim = 512,
-           .last_is_global = true,
-           .windows = Windows::by_layer,
-           .full_attention_period = 6,
-           .window_rope_base = 10000}};
+const Family kGemma4Text{.name = "gemma4_text",
+                         .hf_class = "Gemma4ForCausalLM",
+                         .layer = {.activation = Activation::gelu_tanh,
+                                   .norms = {.after_attention = "post_attention_layernorm",
+                                             .before_mlp = "pre_feedforward_layernorm",
+                                             .after_mlp = "post_feedforward_layernorm"},
+                                   .scales_embeddings = true,
+                                   .qk_norm = QkNorm::of_each_head,
+                                   .value_norm = true,
+                                   .unscaled_scores = true,
+                                   .layer_scalar = true},
+                         .hf = {.activation = "hidden_activation",
+                                .activations = {"gelu_pytorch_tanh"},
+                                .required = {"num_key_value_heads", "head_dim",
+                                             "hidden_size_per_layer_input", "rope_parameters"},
+                                .fields = {{&kLogitsCap},
+                                           {&kKeysAsValues},
+                                           {&kGlobalHeadDim},
+                                           {&kGlobalKvHeads},
+                                           {&kKvSharedLayers},
+                                           {&kDoubleWideMlp},
+                                           {&kPerLayerWidth}},
+                                .words = {{"use_bidirectional_attention", {"vision"}}},
+                                .off = {"attention_bias", "enable_moe_block"},
+                                .tied_embeddings = true,
+                                .pad_token = 0,
+                                .rope_base = 1e6,
+                                .has_older_rope = false,
+                                .window = 512,
+                                .global_head_dim = 512,
+                                .last_is_global = true,
+                                .windows = Windows::by_layer,
+                                .full_attention_period = 6,
+                                .window_rope_base = 10000}};
 
 }  // namespace longshore::models

@@ -163,6 +163,10 @@ void read_fields(JsonReader& reader, DecoderConfig& config) {
   for (const FamilyField& of_family : keys.fields) {
     const Field& field = *of_family.field;
     if (field.kind == FieldKind::other) continue;
+    if (field.kind == FieldKind::count) {
+      read_size(reader, field, config, 0);
+      continue;
+    }
     const double otherwise = of_family.otherwise;
     set_value(field,
               field.kind == FieldKind::flag  ? reader.flag(field.hf_key, otherwise != 0)
@@ -234,6 +238,17 @@ void read_global_sizes(JsonReader& reader, DecoderConfig& config) {
                     std::to_string(config.query_heads));
   if (sizes.head_dim != config.head_dim) config.global_head_dim = sizes.head_dim;
   if (sizes.kv_heads != config.kv_heads) config.global_kv_heads = sizes.kv_heads;
+}
+
+// What layers share, and what they have beside the residual stream.
+void check_layers(JsonReader& reader, const DecoderConfig& config) {
+  constexpr int64_t kOtherwise = 262144;
+  if (const std::optional<int64_t> layer = layer_without_keys(config))
+    reader.refuse(kKvSharedLayers.hf_key,
+                  "fewer: no layer before those has keys for layer " + std::to_string(*layer));
+  if (config.per_layer_width > 0 &&
+      reader.integer(kPerLayerVocabulary, kOtherwise) != config.vocabulary)
+    reader.refuse(kPerLayerVocabulary, "vocab_size, " + std::to_string(config.vocabulary));
 }
 
 // As torch.nn.Embedding takes it: negative numbers count from the end.
@@ -310,6 +325,7 @@ Reading read_decoder(std::string_view text, Images images) {
   read_windows(reader, decoder);
   read_global_sizes(reader, decoder);
   read_rotated(reader, decoder);
+  check_layers(reader, decoder);
   append(reading.unknown_keys, reader.unknown_keys());
   return reading;
 }

@@ -1,7 +1,9 @@
 #include "models/hf/weight_names.h"
 
 #include <algorithm>
+#include <iterator>
 
+#include "base/integer.h"
 #include "models/hf/text_model.h"
 #include "models/hf/vision.h"
 
@@ -23,7 +25,9 @@ constexpr Buffer kBuffers[] = {
 };
 
 // What stands under "model." in the whole model.
-constexpr std::string_view kOfBaseModel[] = {"embed_tokens.", "layers.", "norm."};
+constexpr std::string_view kOfBaseModel[] = {
+    "embed_tokens.", "embed_tokens_per_layer.",    "per_layer_model_projection.",
+    "layers.",       "per_layer_projection_norm.", "norm."};
 
 std::string_view last_word(std::string_view name) { return name.substr(name.rfind('.') + 1); }
 
@@ -51,6 +55,21 @@ std::optional<std::string> hf_weight_name(std::string_view tensor) {
 std::optional<std::string> hf_image_weight_name(std::string_view tensor) {
   if (is_computed_buffer(tensor)) return std::nullopt;
   return image_model_name(tensor);
+}
+
+bool is_unread_weight(const DecoderConfig& config, std::string_view name) {
+  constexpr std::string_view kLayers = "model.layers.";
+  if (!name.starts_with(kLayers)) return false;
+  name.remove_prefix(kLayers.size());
+  const size_t dot = name.find('.');
+  if (dot == std::string_view::npos) return false;
+  const std::optional<int64_t> layer = integer<int64_t>(name.substr(0, dot));
+  if (!layer || *layer < 0 || *layer >= config.layers ||
+      kv_sharing(config, *layer) != KvSharing::reads)
+    return false;
+  constexpr std::string_view kUnread[] = {"self_attn.k_proj.weight", "self_attn.v_proj.weight",
+                                          "self_attn.k_norm.weight", "self_attn.v_norm.weight"};
+  return std::ranges::find(kUnread, name.substr(dot + 1)) != std::end(kUnread);
 }
 
 }  // namespace longshore::models

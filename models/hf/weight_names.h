@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "models/families/decoder_config.h"
+
 namespace longshore::models {
 
 // Whether `tensor` is a buffer that some releases of transformers store and all of them compute
@@ -18,5 +20,9 @@ std::optional<std::string> hf_weight_name(std::string_view tensor);
 
 // The same of a model that reads images: image_model_name's.
 std::optional<std::string> hf_image_weight_name(std::string_view tensor);
+
+// Whether published folders have the tensor, by the name that hf_weight_name() gives it, though the
+// model does not read it: keys and values of layers that read those of earlier ones.
+bool is_unread_weight(const DecoderConfig& config, std::string_view name);
 
 }  // namespace longshore::models

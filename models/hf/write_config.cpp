@@ -40,8 +40,8 @@ std::vector<std::string> beyond(const DecoderConfig& c, const Family& family) {
   auto check = [&](bool is_beyond, const char* what) {
     if (is_beyond) found.emplace_back(what);
   };
-  for (const Field* field :
-       {&kAttentionBias, &kMlpBias, &kAttentionCap, &kLogitsCap, &kKeysAsValues})
+  for (const Field* field : {&kAttentionBias, &kMlpBias, &kAttentionCap, &kLogitsCap,
+                             &kKeysAsValues, &kKvSharedLayers, &kPerLayerWidth})
     check(value(*field, c) != 0 && !reads(family, *field), field->hf_key);
   for (const Field* field : {&kEmbeddingMultiplier, &kResidualMultiplier, &kLogitsScaling})
     check(value(*field, c) != 1 && !reads(family, *field), field->hf_key);
@@ -124,6 +124,7 @@ json written(const Field& field, const DecoderConfig& c) {
     case FieldKind::cap:
       return said > 0 ? json(said) : json(nullptr);
     case FieldKind::size:
+    case FieldKind::count:
       return static_cast<int64_t>(said);
     case FieldKind::number:
     case FieldKind::other:
@@ -153,10 +154,7 @@ json text_model(const DecoderConfig& c) {
       object[field.field->hf_key] = written(*field.field, c);
   if (std::ranges::find(family.hf.off, kAttentionBias.hf_key) != family.hf.off.end())
     object[kAttentionBias.hf_key] = false;
-  // The default of this one is another.
-  if (const std::string key = "hidden_size_per_layer_input";
-      std::ranges::find(family.hf.off, key) != family.hf.off.end())
-    object[key] = 0;
+  if (c.per_layer_width > 0) object[kPerLayerVocabulary] = c.vocabulary;
   for (const std::string& key : family.hf.null) object[key] = nullptr;
   write_rope(c, family, object);
   write_windows(c, family.hf, object);

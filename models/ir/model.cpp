@@ -19,24 +19,25 @@ bool output_needs_gradient(const Stage& stage, int output) {
   return last[last.outputs[output].value].needs_gradient;
 }
 
-void check_source(const Model& model, size_t reader, StageOutput from) {
+void check_source(const Model& model, size_t reader, StageInput from, int layer) {
   const std::string reads = model.name + ": stage " + model.stages[reader].name + " reads ";
   if (from.stage < 0 || from.stage >= static_cast<int>(reader))
     throw InternalError(reads + "a later stage");
   const Stage& source = model.stages[from.stage];
-  const std::string output = "output " + std::to_string(from.output) + " of ";
+  const int output = from.output_for(layer);
+  const std::string said = "output " + std::to_string(output) + " of ";
   const int outputs = static_cast<int>(source.programs[source.layers.back()].outputs.size());
-  if (from.output < 0 || from.output >= outputs)
-    throw InternalError(reads + output + source.name + ", which has " + std::to_string(outputs));
-  if (from.output > 0 && source.is_scan())
-    throw InternalError(reads + output + "the scan " + source.name + "; only its carry leaves it");
+  if (output < 0 || output >= outputs)
+    throw InternalError(reads + said + source.name + ", which has " + std::to_string(outputs));
+  if (output > 0 && source.is_scan())
+    throw InternalError(reads + said + "the scan " + source.name + "; only its carry leaves it");
 }
 
-void check_input(const Model& model, const Stage& stage, const Program& program, size_t i) {
-  StageOutput from = stage.inputs[i];
+void check_input(const Model& model, const Stage& stage, int layer, size_t i) {
+  const StageInput from = stage.inputs[i];
   const Stage& source = model.stages[from.stage];
-  const Program& last = source.programs[source.layers.back()];
-  const Type& given = last[last.outputs[from.output].value].type;
+  const Program &program = stage.program(layer), &last = source.programs[source.layers.back()];
+  const Type& given = last[last.outputs[from.output_for(layer)].value].type;
   const Value& input = program[program.inputs_from(Source::input)[i]];
   if (given != input.type)
     throw InternalError(model.name + ": stage " + stage.name + " reads " + input.name + " as " +
@@ -63,16 +64,19 @@ void drop_kinds_without_layers(Stage& stage) {
   stage.programs = std::move(programs);
 }
 
-// The inputs of a layer that need a gradient, given which of the stage's inputs do, whether its
-// carry does, and which outputs of earlier layers do.
-std::vector<ValueId> inputs_that_need_one(const Stage& stage, int layer,
-                                          const std::vector<char>& fed_needs, bool carry_needs,
+// The inputs of a layer that need a gradient, given whether its carry does and which outputs of
+// earlier layers do.
+std::vector<ValueId> inputs_that_need_one(const Model& model, const Stage& stage, int layer,
+                                          bool carry_needs,
                                           const std::vector<std::vector<char>>& outputs_need) {
   const Program& program = stage.program(layer);
+  auto fed_needs = [&](StageInput from) {
+    return output_needs_gradient(model.stages[from.stage], from.output_for(layer));
+  };
   std::vector<ValueId> needed;
   const std::vector<ValueId> fed = program.inputs_from(Source::input);
   for (size_t i = 0; i < fed.size(); ++i)
-    if (fed_needs[i] || (i == 0 && carry_needs)) needed.push_back(fed[i]);
+    if (i == 0 && layer > 0 ? carry_needs : fed_needs(stage.inputs[i])) needed.push_back(fed[i]);
   const std::vector<ValueId> earlier = program.inputs_from(Source::earlier_layer);
   const std::vector<LayerOutput> from = from_earlier_layers(stage, layer);
   for (size_t i = 0; i < earlier.size(); ++i)
@@ -82,12 +86,12 @@ std::vector<ValueId> inputs_that_need_one(const Stage& stage, int layer,
 
 // Where layers of one kind differ in the inputs that need a gradient, those with most keep it, and
 // the others get copies of it.
-void mark_inputs(Stage& stage, const std::vector<char>& fed_needs) {
+void mark_inputs(const Model& model, Stage& stage) {
   std::vector<std::vector<ValueId>> needed;  // by layer
   std::vector<std::vector<char>> outputs_need;
   bool carry_needs = false;
   for (int layer = 0; layer < std::ssize(stage.layers); ++layer) {
-    needed.push_back(inputs_that_need_one(stage, layer, fed_needs, carry_needs, outputs_need));
+    needed.push_back(inputs_that_need_one(model, stage, layer, carry_needs, outputs_need));
     Program& program = stage.programs[stage.layers[layer]];
     set_input_gradients(program, needed.back());
     std::vector<char>& of_layer = outputs_need.emplace_back();
@@ -219,22 +223,21 @@ void connect(Model& model) {
     if (stage.layers.empty())
       throw InternalError(model.name + ": stage " + stage.name + " has no layers");
     drop_kinds_without_layers(stage);
-    std::vector<char> fed_needs;
-    for (StageOutput from : stage.inputs) {
-      check_source(model, s, from);
-      fed_needs.push_back(output_needs_gradient(model.stages[from.stage], from.output));
-    }
-    for (Program& program : stage.programs) {
+    const int layers = static_cast<int>(stage.layers.size());
+    for (StageInput from : stage.inputs)
+      for (int layer : {0, layers - 1}) check_source(model, s, from, layer);
+    for (const Program& program : stage.programs) {
       if (const size_t inputs = program.inputs_from(Source::input).size();
           inputs != stage.inputs.size())
         throw InternalError(model.name + ": stage " + stage.name + " is fed " +
                             std::to_string(stage.inputs.size()) + " inputs, its program reads " +
                             std::to_string(inputs));
-      for (size_t i = 0; i < stage.inputs.size(); ++i) check_input(model, stage, program, i);
       if (stage.is_scan()) check_carry(model, stage, program);
     }
+    for (int layer = 0; layer < layers; ++layer)
+      for (size_t i = 0; i < stage.inputs.size(); ++i) check_input(model, stage, layer, i);
     check_layers(model, stage);
-    mark_inputs(stage, fed_needs);
+    mark_inputs(model, stage);
   }
 }
 
@@ -263,6 +266,37 @@ void set_trainable(Model& model, const std::function<bool(const std::string&)>& 
   connect(model);
 }
 
+namespace {
+
+// Of stages that run once, but for the last, what no later stage reads.
+void drop_unread_outputs(Model& model) {
+  std::vector<std::set<int>> read(model.stages.size());  // outputs, by stage
+  for (const Stage& stage : model.stages)
+    for (StageInput from : stage.inputs)
+      for (int layer = 0; layer < std::ssize(stage.layers); ++layer)
+        read[from.stage].insert(from.output_for(layer));
+  for (size_t s = 0; s + 1 < model.stages.size(); ++s) {
+    if (model.stages[s].is_scan()) continue;
+    Program& program = model.stages[s].programs[0];
+    std::vector<Output> outputs;
+    std::vector<ValueId> needed;
+    std::map<int, int> now;  // of outputs, by what they were
+    for (int o = 0; o < std::ssize(program.outputs); ++o) {
+      if (program.outputs[o].role == OutputRole::value && !read[s].contains(o)) continue;
+      now[o] = static_cast<int>(outputs.size());
+      outputs.push_back(program.outputs[o]);
+      needed.push_back(program.outputs[o].value);
+    }
+    program.outputs = std::move(outputs);
+    program.drop_nodes_but_for(needed);
+    for (Stage& stage : model.stages)
+      for (StageInput& from : stage.inputs)
+        if (from.stage == static_cast<int>(s)) from.output = now.at(from.output);
+  }
+}
+
+}  // namespace
+
 Model truncated(Model model, int layers) {
   auto trains = [](const Program& program) {
     return std::ranges::any_of(program.inputs_from(Source::weight),
@@ -280,9 +314,11 @@ Model truncated(Model model, int layers) {
     if (loose_ends(stage, first, first + layers).empty() &&
         (!best || training_from(first) > training_from(*best)))
       best = first;
-  if (best)
-    stage.layers =
-        std::vector<int>(stage.layers.begin() + *best, stage.layers.begin() + *best + layers);
+  if (!best) return model;
+  stage.layers =
+      std::vector<int>(stage.layers.begin() + *best, stage.layers.begin() + *best + layers);
+  for (StageInput& input : stage.inputs) input.output = input.output_for(*best);
+  drop_unread_outputs(model);
   return model;
 }
 

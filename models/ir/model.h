@@ -1,6 +1,7 @@
 // A model: a small DAG of stages. A stage runs once, or scans: it runs one program for each layer,
 // the carry (input 0, output 0) going from layer to layer. A layer may give further values to later
-// layers. Nothing but the carry and losses leaves a scan.
+// layers, and read an output of an earlier stage that is for it alone. Nothing but the carry and
+// losses leaves a scan.
 //
 // Parameters are known by their full names (Hugging Face's): the stage's prefix, with the layer's
 // number in place of "{}", and the weight's name in the program. The same full name in two stages
@@ -15,10 +16,13 @@
 
 namespace longshore::models {
 
-// An output of an earlier stage.
-struct StageOutput {
+// An output of an earlier stage: the same for all layers, or to each layer one of its own.
+struct StageInput {
   int stage = 0;
-  int output = 0;
+  int output = 0;         // that layer 0 reads
+  bool by_layer = false;  // further layers read those that follow it
+
+  int output_for(int layer) const { return by_layer ? output + layer : output; }
 };
 
 struct Stage {
@@ -26,8 +30,8 @@ struct Stage {
   std::string weight_prefix;  // "model.layers.{}." in a scan
   // The kinds of layer there are, forward. Those of one name differ in what they train at most.
   std::vector<Program> programs;
-  std::vector<int> layers;          // for each layer its kind; {0} for a stage that runs once
-  std::vector<StageOutput> inputs;  // what feeds each Source::input of the programs, in order
+  std::vector<int> layers;         // for each layer its kind; {0} for a stage that runs once
+  std::vector<StageInput> inputs;  // what feeds each Source::input of the programs, in order
 
   const Program& program(int layer) const { return programs[layers[layer]]; }
   bool is_scan() const { return weight_prefix.find("{}") != std::string::npos; }
@@ -76,7 +80,8 @@ void set_trainable(Model& model, const std::function<bool(const std::string&)>& 
 
 // The model with only `layers` layers of its main stage: those in a row of which most train
 // something, the first of several such rows. What they give to later layers is read, and what they
-// read of earlier ones given, within the row; a scan without such a row stays whole.
+// read of earlier ones given, within the row; a scan without such a row stays whole. Outputs that
+// were for the layers left out are left out.
 Model truncated(Model model, int layers);
 
 struct ParameterCount {

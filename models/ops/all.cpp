@@ -4,6 +4,7 @@
 #include "models/ops/attention/attention.h"
 #include "models/ops/average_pool/average_pool.h"
 #include "models/ops/cached_attention/cached_attention.h"
+#include "models/ops/columns.h"
 #include "models/ops/constant.h"
 #include "models/ops/embedding/embedding.h"
 #include "models/ops/gelu.h"
@@ -32,6 +33,8 @@ std::span<const Op* const> all_ops() {
       &add_op,
       &add_bias_op,
       &add_bias_grad_op,
+      &add_columns_op,
+      &append_to_cache_op,
       &attention_op,
       &attention_grad_op,
       &average_pool_op,
@@ -74,6 +77,7 @@ std::span<const Op* const> all_ops() {
       &sum_grad_op,
       &swiglu_op,
       &swiglu_grad_op,
+      &take_columns_op,
       &take_rows_op,
   };
   return ops;

@@ -31,10 +31,10 @@ std::map<ValueId, Scan::Key> Scan::feeders(const Program& program, int stage, in
   std::map<ValueId, Key> feeders;
   const std::vector<ValueId> inputs = program.inputs_from(Source::input);
   for (size_t i = 0; i < inputs.size(); ++i) {
-    const models::StageOutput from = s.inputs[i];
+    const models::StageInput from = s.inputs[i];
     const int last_layer = static_cast<int>(model_.stages[from.stage].layers.size()) - 1;
-    feeders[inputs[i]] =
-        i == 0 && layer > 0 ? Key{stage, layer - 1, 0} : Key{from.stage, last_layer, from.output};
+    feeders[inputs[i]] = i == 0 && layer > 0 ? Key{stage, layer - 1, 0}
+                                             : Key{from.stage, last_layer, from.output_for(layer)};
   }
   const std::vector<ValueId> earlier = program.inputs_from(Source::earlier_layer);
   const std::vector<models::LayerOutput> from = from_earlier_layers(s, layer);

@@ -49,11 +49,12 @@ Program append_program(const Case& c, Dtype dtype, int64_t s, int64_t capacity) 
   Var k = t.input("k", {{c.b, s, c.g * d}, dtype}), v = t.input("v", {{c.b, s, c.g * d}, dtype});
   Type cache{{c.b, capacity, c.g, d}, dtype};
   Var positions = t.batch("positions", {{c.b, s}, Dtype::int32});
-  CachedAttention out = cached_attention(
-      q, k, v, {t.state("key_cache", cache), t.state("value_cache", cache)}, positions, c.options);
-  t.output(out.context);
-  t.output(out.cache.keys, OutputRole::state);
-  t.output(out.cache.values, OutputRole::state);
+  const KeyValueCache before{t.state("key_cache", cache), t.state("value_cache", cache)};
+  const KeyValueCache now{append_to_cache(k, before.keys, positions),
+                          append_to_cache(v, before.values, positions)};
+  t.output(cached_attention(q, now, positions, c.options));
+  t.output(now.keys, OutputRole::state);
+  t.output(now.values, OutputRole::state);
   return t.finish();
 }
 
@@ -73,8 +74,8 @@ at::Tensor append(const Case& c, Dtype dtype, const Tensors& text, std::vector<i
     Program program = append_program(c, dtype, s, capacity);
     Tensors out = run_program(program, in, target);
     contexts.push_back(out.at("cached_attention"));
-    keys = out.at("cached_attention.1");
-    values = out.at("cached_attention.2");
+    keys = out.at("append_to_cache");
+    values = out.at("append_to_cache_2");
     at += s;
   }
   return at::cat(contexts, 1);

@@ -130,6 +130,10 @@ DecoderConfig random_model(Random& random, const std::string& type) {
     c.keys_as_values = random.coin();
     if (random.coin()) c.global_head_dim = 2 * c.head_dim;
     if (c.keys_as_values && c.kv_heads > 1) c.global_kv_heads = 1;
+    c.kv_shared_layers = random.integer(0, c.layers - 1);
+    while (layer_without_keys(c)) --c.kv_shared_layers;
+    c.double_wide_mlp = random.coin();
+    c.per_layer_width = random.coin() ? random.integer(1, 256) : 0;
   }
   if (!has(kQueryPreAttnScalar)) return c;
   c.query_pre_attn_scalar = static_cast<double>(random.integer(1, 512));
@@ -204,7 +208,7 @@ TEST(HfConfigWriting, WritesWhatTransformersWasTriedWith) {
     }
     EXPECT_EQ(write_hf_config(config), read_text("tests/goldens/hf_config/" + name + ".json"));
   }
-  EXPECT_EQ(in_both_spellings, 10);
+  EXPECT_EQ(in_both_spellings, 11);
   for (const std::string name : {"paligemma2", "paligemma2_window", "gemma3_vision"}) {
     const DecoderConfig config =
         parse_hf_config(read_text("tests/goldens/models/" + name + "/config.json"),
@@ -504,6 +508,28 @@ TEST(HfConfigReading, ErrorsNameKeyFoundExpectedAndNearest) {
             "no valid JSON at byte 2: found the end");
   EXPECT_EQ(message_of<DataError>([] { parse_hf_config(std::string_view("{}\0", 3)); }),
             "no valid JSON: found a zero at byte 2");
+}
+
+TEST(HfConfigReading, LayersThatReadKeysNeedEarlierOnesThatHaveThem) {
+  auto refusal = [](const std::string& key, int said, int now) {
+    std::string text = read_text("tests/goldens/models/gemma4_e2b/config.json");
+    const std::string before = "\"" + key + "\": " + std::to_string(said);
+    const size_t at = text.find(before);
+    EXPECT_NE(at, std::string::npos) << before;
+    text.replace(at, before.size(), "\"" + key + "\": " + std::to_string(now));
+    return message_of<DataError>([&] { parse_hf_config(text); });
+  };
+  // Layer 5 is the first without a window.
+  EXPECT_EQ(refusal("num_kv_shared_layers", 5, 7),
+            "num_kv_shared_layers: found 7, expected fewer: no layer before those has keys for "
+            "layer 5");
+  EXPECT_EQ(refusal("num_kv_shared_layers", 5, 12),
+            "num_kv_shared_layers: found 12, expected fewer: no layer before those has keys for "
+            "layer 0");
+  EXPECT_EQ(refusal("num_kv_shared_layers", 5, 4097),
+            "num_kv_shared_layers: found 4097, expected 0 to 4096");
+  EXPECT_EQ(refusal("vocab_size_per_layer_input", 127, 128),
+            "vocab_size_per_layer_input: found 128, expected vocab_size, 127");
 }
 
 // What transformers would take from one published model is to be said; Llama derives it.

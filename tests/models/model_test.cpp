@@ -11,6 +11,7 @@
 #include "models/ir/add.h"
 #include "models/ir/labels.h"
 #include "models/ir/trace.h"
+#include "models/ops/columns.h"
 #include "models/ops/linear/linear.h"
 #include "models/ops/rms_norm/rms_norm.h"
 
@@ -235,6 +236,57 @@ TEST(EarlierLayers, AreRefusedWhereTheyDoNotFit) {
   wide.stages[1].programs[kGives] = t.finish();
   EXPECT_EQ(error(wide),
             "toy: layer 1 of decoder reads given as f32[1,2,4], but layer 0 gives f32[1,2,5]");
+}
+
+// A stage of a carry and of columns for each layer of the scan that follows.
+Model columns_and_scan(int layers) {
+  Model model{.name = "toy", .stages = {}};
+  const Type wide{{1, 2, int64_t{3} * layers}, Dtype::float32}, own{{1, 2, 3}, Dtype::float32};
+  Trace embed("embed");
+  Var x = embed.batch("x", kCarry), all = embed.batch("all", wide);
+  embed.output(linear(x, embed.weight("embed.w", {{4, 4}, Dtype::float32}, weight(Trainable::no))));
+  Var rows = linear(all, embed.weight("all.w", {{wide.shape.back(), wide.shape.back()}, wide.dtype},
+                                      weight(Trainable::yes)));
+  for (int layer = 0; layer < layers; ++layer) embed.output(take_columns(rows, 3 * layer, 3));
+  model.stages.push_back(
+      {.name = "embed", .weight_prefix = "", .programs = {embed.finish()}, .layers = {0}});
+  Trace t("layer");
+  Var carry = t.input("x", kCarry), mine = t.input("own", own);
+  t.output(
+      add(carry, linear(mine, t.weight("w", {{4, 3}, Dtype::float32}, weight(Trainable::yes)))));
+  model.stages.push_back({.name = "decoder",
+                          .weight_prefix = "layers.{}.",
+                          .programs = {t.finish()},
+                          .layers = std::vector<int>(static_cast<size_t>(layers)),
+                          .inputs = {{0, 0}, {.stage = 0, .output = 1, .by_layer = true}}});
+  return model;
+}
+
+TEST(InputsByLayer, AreOutputsInARow) {
+  Model model = columns_and_scan(3);
+  EXPECT_NO_THROW(connect(model));
+  EXPECT_EQ(model.stages[1].inputs[1].output_for(2), 3);
+  for (const Program& program : model.stages[1].programs) EXPECT_TRUE(needs(program, "own"));
+  model = columns_and_scan(3);
+  model.stages[1].layers.push_back(0);  // which there is no output for
+  EXPECT_THROW(connect(model), InternalError);
+}
+
+// What the layers that are left do not read is not made, and every output has a reader.
+TEST(InputsByLayer, GoWithTheLayersThatATruncatedModelKeeps) {
+  Model model = columns_and_scan(4);
+  connect(model);
+  set_trainable(model, only({"all.w", "layers.2.w", "layers.3.w"}));
+  const Model few = truncated(model, 2);
+  const Program& embed = few.stages[0].programs[0];
+  ASSERT_EQ(embed.outputs.size(), 3u);
+  for (int layer : {0, 1}) {
+    const int output = few.stages[1].inputs[1].output_for(layer);
+    EXPECT_EQ(embed[embed.outputs[output].value].name,
+              layer == 0 ? "take_columns_3" : "take_columns_4");
+  }
+  EXPECT_EQ(std::ranges::count(embed.nodes, &take_columns_op, &Node::op), 2);
+  EXPECT_NO_THROW(verify(embed));
 }
 
 TEST(Connect, RefusesStagesThatDoNotFit) {

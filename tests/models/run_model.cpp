@@ -44,9 +44,9 @@ ModelRun run_model(const Model& model, const Tensors& weights, const Tensors& ba
         inputs[program[id].name] = weights.at(weight_name(stage, layer, program[id]));
       std::vector<ValueId> fed = program.inputs_from(Source::input);
       for (size_t i = 0; i < fed.size(); ++i) {
-        StageOutput from = stage.inputs[i];
+        StageInput from = stage.inputs[i];
         inputs[program[fed[i]].name] =
-            i == 0 && layer > 0 ? last[0] : outputs[from.stage][from.output];
+            i == 0 && layer > 0 ? last[0] : outputs[from.stage][from.output_for(layer)];
       }
       std::vector<ValueId> earlier = program.inputs_from(Source::earlier_layer);
       const std::vector<LayerOutput> given = from_earlier_layers(stage, layer);
@@ -116,11 +116,11 @@ ModelRun run_model(const Model& model, const Tensors& weights, const Tensors& ba
     for (size_t i = 0; i < fed.size(); ++i) {
       auto found = gradients.find(program[fed[i]].name);
       if (found == gradients.end()) continue;
-      StageOutput from = stage.inputs[i];
+      StageInput from = stage.inputs[i];
       if (i == 0 && run->layer > 0)
         carry_gradient = found->second;
       else
-        add_to(output_gradients[from.stage][from.output], found->second);
+        add_to(output_gradients[from.stage][from.output_for(run->layer)], found->second);
     }
   }
   return result;

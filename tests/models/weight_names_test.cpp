@@ -29,12 +29,27 @@ TEST(WeightNames, ComputedBuffersAreNoWeights) {
 
 TEST(WeightNames, APrefixThatAutoModelLeavesOutIsPutBack) {
   for (const std::string name :
-       {"embed_tokens.weight", "layers.0.self_attn.q_proj.weight", "norm.weight"})
+       {"embed_tokens.weight", "layers.0.self_attn.q_proj.weight", "norm.weight",
+        "embed_tokens_per_layer.weight", "per_layer_projection_norm.weight"})
     for (const char* prefix :
          {"", "model.", "language_model.", "language_model.model.", "model.language_model."})
       EXPECT_EQ(hf_weight_name(prefix + name), "model." + name);
   EXPECT_EQ(hf_weight_name("normal.weight"), "normal.weight");
   EXPECT_EQ(hf_weight_name("vision_tower.layers.0.weight"), std::nullopt);
+}
+
+TEST(WeightNames, KeysOfLayersThatReadEarlierOnesAreUnread) {
+  const DecoderConfig config{.layers = 12, .kv_shared_layers = 5};
+  for (const char* name :
+       {"model.layers.7.self_attn.k_proj.weight", "model.layers.11.self_attn.v_proj.weight",
+        "model.layers.9.self_attn.k_norm.weight"})
+    EXPECT_TRUE(is_unread_weight(config, name)) << name;
+  for (const char* name :
+       {"model.layers.6.self_attn.k_proj.weight", "model.layers.12.self_attn.k_proj.weight",
+        "model.layers.7.self_attn.q_proj.weight", "model.layers.-1.self_attn.k_proj.weight",
+        "model.layers.7", "model.layers.", "layers.7.self_attn.k_proj.weight",
+        "model.layers.99999999999999999999.self_attn.k_proj.weight"})
+    EXPECT_FALSE(is_unread_weight(config, name)) << name;
 }
 
 }  // namespace

@@ -280,14 +280,14 @@ class ModelWriter {
   }
 
   // The first is the latest there is.
-  std::vector<models::StageOutput> some_inputs() {
-    std::vector<models::StageOutput> inputs{latest_};
+  std::vector<models::StageInput> some_inputs() {
+    std::vector<models::StageInput> inputs{latest_};
     for (int more = random_.below(3); more > 0; --more) inputs.push_back(random_.one_of(outputs_));
     return inputs;
   }
 
   void add_stage(const std::string& name, const std::string& prefix, std::vector<Program> programs,
-                 std::vector<int> layers, std::vector<models::StageOutput> inputs) {
+                 std::vector<int> layers, std::vector<models::StageInput> inputs) {
     model_.stages.push_back({.name = name,
                              .weight_prefix = prefix,
                              .programs = std::move(programs),
@@ -296,28 +296,34 @@ class ModelWriter {
   }
 
   void give(int count) {
-    const int stage = static_cast<int>(model_.stages.size()) - 1;
-    for (int i = 0; i < count; ++i) outputs_.push_back({stage, i});
-    latest_ = {stage, 0};
+    for (int i = 0; i < count; ++i) outputs_.push_back({last_stage(), i});
+    latest_ = {last_stage(), 0};
   }
 
-  void once(const std::string& name, std::vector<models::StageOutput> inputs, bool embeds = false) {
+  int last_stage() const { return static_cast<int>(model_.stages.size()) - 1; }
+
+  void once(const std::string& name, std::vector<models::StageInput> inputs, bool embeds = false) {
+    give(add_once(name, std::move(inputs), 1 + random_.below(2), embeds));
+  }
+
+  // Returns `count`, the number of its outputs.
+  int add_once(const std::string& name, std::vector<models::StageInput> inputs, int count,
+               bool embeds = false) {
     ProgramWriter writer = writer_of(name);
     writer.may_use_tied_weight();
     writer.read_inputs(inputs.size());
     if (embeds) writer.embed();
     writer.add_nodes(random_.below(4), /*labels=*/false);
-    const int count = 1 + random_.below(2);
     writer.outputs(count);
     if (random_.one_in(3)) writer.loss(OutputRole::auxiliary_loss);
     add_stage(name, "", {writer.finish()}, {0}, std::move(inputs));
-    give(count);
+    return count;
   }
 
   // Reads every output that no other stage reads.
   void head() {
-    std::vector<models::StageOutput> inputs;
-    for (models::StageOutput output : outputs_)
+    std::vector<models::StageInput> inputs;
+    for (models::StageInput output : outputs_)
       if (output.stage == latest_.stage || !is_read(output) || random_.one_in(3))
         inputs.push_back(output);
     ProgramWriter writer = writer_of("head");
@@ -329,9 +335,9 @@ class ModelWriter {
     add_stage("head", "", {writer.finish()}, {0}, std::move(inputs));
   }
 
-  bool is_read(models::StageOutput output) const {
+  bool is_read(models::StageInput output) const {
     return std::ranges::any_of(model_.stages, [&](const models::Stage& stage) {
-      return std::ranges::any_of(stage.inputs, [&](models::StageOutput input) {
+      return std::ranges::any_of(stage.inputs, [&](models::StageInput input) {
         return input.stage == output.stage && input.output == output.output;
       });
     });
@@ -339,13 +345,19 @@ class ModelWriter {
 
   // Layers of two kinds at most, or those that give something to later ones or read it.
   void scan(const std::string& name) {
-    std::vector<models::StageOutput> inputs = some_inputs();
-    std::vector<Program> programs;
     enum : int { kGives = 1, kReads = 2 };
     const bool gives = random_.one_in(3);
     const std::vector<int> exchanges =
         gives ? std::vector<int>{0, kGives, kReads, kGives | kReads}
               : std::vector<int>(static_cast<size_t>(1 + random_.below(2)), 0);
+    const std::vector<int> layers =
+        gives ? random_exchange() : random_layers(static_cast<int>(exchanges.size()));
+    std::vector<models::StageInput> inputs = some_inputs();
+    if (random_.one_in(3)) {  // another stage has an output for each layer
+      add_once(name + "_inputs", some_inputs(), static_cast<int>(layers.size()));
+      inputs.push_back({.stage = last_stage(), .by_layer = true});
+    }
+    std::vector<Program> programs;
     for (size_t kind = 0; kind < exchanges.size(); ++kind) {
       ProgramWriter writer = writer_of(name + "_layer" + std::to_string(kind));
       writer.read_inputs(inputs.size());
@@ -357,8 +369,6 @@ class ModelWriter {
       if (random_.one_in(6)) writer.loss(OutputRole::loss);
       programs.push_back(writer.finish());
     }
-    const std::vector<int> layers =
-        gives ? random_exchange() : random_layers(static_cast<int>(exchanges.size()));
     add_stage(name, name + ".{}.", std::move(programs), layers, std::move(inputs));
     give(1);
   }
@@ -392,8 +402,8 @@ class ModelWriter {
   const RandomModelSizes& s_;
   bool ties_train_;
   models::Model model_;
-  std::vector<models::StageOutput> outputs_;
-  models::StageOutput latest_;
+  std::vector<models::StageInput> outputs_;
+  models::StageInput latest_;
 };
 
 }  // namespace

@@ -109,9 +109,9 @@ Losses plain_losses(const models::Model& model, const Tensors& weights,
       }
       const std::vector<models::ValueId> fed = program.inputs_from(models::Source::input);
       for (size_t i = 0; i < fed.size(); ++i)
-        values[program[fed[i]].name] = i == 0 && layer > 0
-                                           ? of_layers.back()[0]
-                                           : outputs[stage.inputs[i].stage][stage.inputs[i].output];
+        values[program[fed[i]].name] =
+            i == 0 && layer > 0 ? of_layers.back()[0]
+                                : outputs[stage.inputs[i].stage][stage.inputs[i].output_for(layer)];
       const std::vector<models::ValueId> earlier =
           program.inputs_from(models::Source::earlier_layer);
       const std::vector<models::LayerOutput> given = models::from_earlier_layers(stage, layer);

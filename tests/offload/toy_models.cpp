@@ -165,7 +165,7 @@ Program head(const ToySizes& s) {
 
 models::Model toy(const ToySizes& s) {
   models::Model model{.name = "toy", .stages = {}};
-  auto once = [&](const char* name, Program program, std::vector<models::StageOutput> inputs) {
+  auto once = [&](const char* name, Program program, std::vector<models::StageInput> inputs) {
     model.stages.push_back({.name = name,
                             .weight_prefix = "",
                             .programs = {std::move(program)},

@@ -71,8 +71,7 @@ models::DecoderConfig decoder_config(const Config& config, models::Target target
   decoder.deterministic = config.deterministic || !models::is_cuda(target);
   decoder.rope_scaling = rope_scaling(config);
   if (config.rope_type == RopeType::proportional) decoder.partial_rotary_factor = 1;
-  for (const std::string& type : config.layer_types)
-    decoder.windowed.push_back(type == models::kSlidingAttention);
+  decoder.windowed = windowed(config);
   for (const std::string& rotated : config.no_rope_layers)
     decoder.rotated.push_back(rotated == "1");
   decoder.lora = lora_config(config);

@@ -1,6 +1,7 @@
 #include "trainer/config/model_keys.h"
 
 #include "base/error.h"
+#include "models/families/decoder_config.h"
 #include "models/families/family.h"
 
 namespace longshore::trainer {
@@ -8,6 +9,13 @@ namespace longshore::trainer {
 std::vector<std::string> lora_targets(const Config& config) {
   const bool is_all = config.lora_targets == std::vector<std::string>{kAllLinear};
   return is_all ? models::lora_targets(config.model.family->layer) : config.lora_targets;
+}
+
+std::vector<bool> windowed(const Config& config) {
+  std::vector<bool> layers;
+  for (const std::string& type : config.layer_types)
+    layers.push_back(type == models::kSlidingAttention);
+  return layers;
 }
 
 models::RopeScaling rope_scaling(const Config& config) {

@@ -1,4 +1,4 @@
-// rope_scaling() and lora_targets() are what several of a config's keys say of its model together.
+// rope_scaling(), windowed() and lora_targets() are what keys of a config say of its model.
 #pragma once
 
 #include <string>
@@ -11,6 +11,9 @@ namespace longshore::trainer {
 
 // What rope_type and its factors say.
 models::RopeScaling rope_scaling(const Config& config);
+
+// Which layers have a window, as layer_types says; empty where it says nothing.
+std::vector<bool> windowed(const Config& config);
 
 // The projections that have an adapter: lora_targets, all-linear written out.
 std::vector<std::string> lora_targets(const Config& config);

@@ -113,6 +113,11 @@ void check_model(const Config& config) {
       refuse(config, "base_num_query_heads", "a multiple of " + described(config, heads->key));
   if (models::head_dim(config.model, false) % 2 != 0)
     refuse(config, "global_head_dim", "an even number");
+  models::DecoderConfig layers = config.model;
+  layers.windowed = windowed(config);
+  if (const std::optional<int64_t> layer = models::layer_without_keys(layers))
+    refuse(config, "num_kv_shared_layers",
+           "fewer: no layer before those has keys for layer " + std::to_string(*layer));
   const int64_t rotary_dim = models::rotary_dim(config.model, true);
   if (config.rope_type != RopeType::proportional && (rotary_dim < 2 || rotary_dim % 2 != 0)) {
     refuse(config, "partial_rotary_factor", "an even part of " + described(config, "head_dim"));

@@ -220,8 +220,8 @@ std::string convert(const Conversion& asked) {
         path_text(conversion.adapter));
   if (const std::string ignored = unknown_keys_text(config); !ignored.empty())
     said += "; " + ignored;
-  if (const std::string buffers = computed_buffers_text(weights); !buffers.empty())
-    said += "; " + buffers;
+  if (const std::string left_out = left_out_text(weights); !left_out.empty())
+    said += "; " + left_out;
   return said;
 }
 

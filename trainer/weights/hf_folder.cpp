@@ -43,21 +43,34 @@ bool is_copy_of_embeddings(const models::DecoderConfig& model,
 }  // namespace
 
 data::SafetensorsFolder open_weights(const fs::path& folder, const models::DecoderConfig& model) {
-  data::SafetensorsFolder weights(
-      folder, model.vision ? models::hf_image_weight_name : models::hf_weight_name);
+  const auto naming = model.vision ? models::hf_image_weight_name : models::hf_weight_name;
+  data::SafetensorsFolder weights(folder, [&](std::string_view tensor) {
+    const std::optional<std::string> name = naming(tensor);
+    return name && models::is_unread_weight(model, *name) ? std::nullopt : name;
+  });
   const std::string head = head_of(model), embeddings = embeddings_of(model);
   if (model.tied_embeddings && weights.contains(head) && !weights.contains(embeddings))
     weights.rename(head, embeddings);
   return weights;
 }
 
-std::string computed_buffers_text(const data::SafetensorsFolder& weights) {
-  std::vector<std::string> buffers;
-  std::ranges::copy_if(weights.left_out(), std::back_inserter(buffers), models::is_computed_buffer);
-  if (buffers.empty()) return "";
-  return fmt::format("{} left out, since they are computed: {}{}",
-                     plural(std::ssize(buffers), "buffer"), in_quotes(buffers.front()),
-                     buffers.size() > 1 ? ", ..." : "");
+std::string left_out_text(const data::SafetensorsFolder& weights) {
+  std::vector<std::string> buffers, unread;
+  for (const std::string& name : weights.left_out()) {
+    if (models::is_computed_buffer(name))
+      buffers.push_back(name);
+    else if (models::hf_weight_name(name))
+      unread.push_back(name);
+  }
+  std::vector<std::string> said;
+  auto say = [&](const std::vector<std::string>& names, const char* what, const char* why) {
+    if (!names.empty())
+      said.push_back(fmt::format("{} left out, since {}: {}{}", plural(std::ssize(names), what),
+                                 why, in_quotes(names.front()), names.size() > 1 ? ", ..." : ""));
+  };
+  say(buffers, "buffer", "they are computed");
+  say(unread, "tensor", "layers read the keys and values of earlier ones");
+  return join(said, "; ");
 }
 
 std::vector<fs::path> model_files(const fs::path& folder) {

@@ -22,9 +22,9 @@ namespace longshore::trainer {
 data::SafetensorsFolder open_weights(const std::filesystem::path& folder,
                                      const models::DecoderConfig& model);
 
-// What is to be said of buffers in the files that were left out, for models::is_computed_buffer;
-// "" where there are none.
-std::string computed_buffers_text(const data::SafetensorsFolder& weights);
+// What is to be said of tensors in the files that were left out, for models::is_computed_buffer or
+// models::is_unread_weight; "" where there are none.
+std::string left_out_text(const data::SafetensorsFolder& weights);
 
 // The files that a model of the folder is read from: config.json, and data::safetensors_files.
 std::vector<std::filesystem::path> model_files(const std::filesystem::path& folder);

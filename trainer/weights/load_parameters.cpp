@@ -148,8 +148,8 @@ std::string load_weights(const WeightSources& from, const DecoderConfig& model,
                      model.vision ? models::Images::read : models::Images::ignore);
   if (const std::string ignored = unknown_keys_text(described); !ignored.empty())
     text += "; " + ignored;
-  if (const std::string buffers = computed_buffers_text(opened.of_model); !buffers.empty())
-    text += "; " + buffers;
+  if (const std::string left_out = left_out_text(opened.of_model); !left_out.empty())
+    text += "; " + left_out;
   if (opened.adapter) text += "; adapter: " + path_text(from.adapter);
   return text;
 }

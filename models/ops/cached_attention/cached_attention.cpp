@@ -14,44 +14,54 @@ const AttentionOptions& options_of(const std::any& attrs) {
   return std::any_cast<const AttentionOptions&>(attrs);
 }
 
+Types infer_append(const std::any&, std::span<const Type> in) {
+  constexpr const char* kName = "append_to_cache";
+  expect_inputs(in, 3, 3, kName);
+  const Shape &rows = in[0].shape, &cache = in[1].shape;
+  expect(rows.rank() == 3 && cache.rank() == 4 && in[0].dtype == in[1].dtype &&
+             rows[0] == cache[0] && rows[1] <= cache[1] && rows[2] == cache[2] * cache[3],
+         kName, "rows [B,S,G*D] and cache [B,P,G,D], P of S or more, do not fit");
+  expect(in[2] == Type{{rows[0], rows[1]}, Dtype::int32}, kName, "positions are not i32 [B,S]");
+  return {in[1]};
+}
+
 Types infer(const std::any& attrs, std::span<const Type> in) {
   constexpr const char* kName = "cached_attention";
-  expect_inputs(in, 6, 7, kName);
+  expect_inputs(in, 4, 5, kName);
   const AttentionOptions& o = options_of(attrs);
   expect(o.head_dim > 0 && o.scale >= 0 && o.window >= 0 && o.soft_cap >= 0, kName,
          "head_dim is not positive, or scale, window or soft_cap below 0");
   const bool has_spans = o.mask == AttentionMask::blocks;
   expect(has_spans || o.mask == AttentionMask::causal, kName,
          "a cache serves a mask that is causal or of blocks");
-  const Shape &q = in[0].shape, &k = in[1].shape, &cache = in[3].shape;
-  expect(q.rank() == 3 && k.rank() == 3 && in[1] == in[2] && q[0] == k[0] && q[1] == k[1] &&
-             in[0].dtype == in[1].dtype,
-         kName, "q [B,S,H*D] and k, v [B,S,G*D] do not fit");
-  expect(q[2] % o.head_dim == 0 && k[2] % o.head_dim == 0 && q[2] % k[2] == 0, kName,
+  const Shape &q = in[0].shape, &cache = in[1].shape;
+  expect(q.rank() == 3 && cache.rank() == 4 && in[1] == in[2] && in[0].dtype == in[1].dtype &&
+             cache[0] == q[0] && cache[1] >= q[1] && cache[3] == o.head_dim,
+         kName, "q [B,S,H*D] and the caches [B,P,G,D], P of S or more, do not fit");
+  expect(q[2] % (cache[2] * cache[3]) == 0, kName,
          "query heads are not a multiple of key/value heads");
-  expect(cache.rank() == 4 && in[3] == in[4] && in[3].dtype == in[1].dtype && cache[0] == k[0] &&
-             cache[2] == k[2] / o.head_dim && cache[3] == o.head_dim && cache[1] >= q[1],
-         kName, "the caches are not [B,P,G,D] with P of S or more");
-  expect(in[5] == Type{{q[0], q[1]}, Dtype::int32}, kName, "positions are not i32 [B,S]");
-  expect(std::ssize(in) == (has_spans ? 7 : 6), kName, "spans go with a mask of blocks");
+  expect(in[3] == Type{{q[0], q[1]}, Dtype::int32}, kName, "positions are not i32 [B,S]");
+  expect(std::ssize(in) == (has_spans ? 5 : 4), kName, "spans go with a mask of blocks");
   if (has_spans)
-    expect(in[6] == Type{{q[0], q[1], 2}, Dtype::int32}, kName, "spans are not i32 [B,S,2]");
-  return {in[0], in[3], in[4]};
+    expect(in[4] == Type{{q[0], q[1], 2}, Dtype::int32}, kName, "spans are not i32 [B,S,2]");
+  return {in[0]};
 }
 
-// The cost with a full cache: two products with each row that is seen, and writes of k and v alone.
+Cost cost_append(const std::any&, std::span<const Type> in, std::span<const Type>) {
+  return {.flops = 0, .bytes = 2.0 * static_cast<double>(in[0].bytes())};
+}
+
+// The cost with a full cache: two products with each row that is seen.
 Cost cost(const std::any& attrs, std::span<const Type> in, std::span<const Type>) {
   CachedAttentionSizes sizes(attrs, in);
   double seen = static_cast<double>(std::min(sizes.p, sizes.window));
   double read = 2 * seen * static_cast<double>(sizes.b * sizes.g * sizes.d);
   return {.flops = 4 * seen * static_cast<double>(in[0].shape.count()),
-          .bytes = read * static_cast<double>(size_bytes(in[3].dtype)) +
-                   2.0 * static_cast<double>(in[0].bytes() + in[1].bytes() + in[2].bytes())};
+          .bytes = read * static_cast<double>(size_bytes(in[1].dtype)) +
+                   2.0 * static_cast<double>(in[0].bytes())};
 }
 
-std::vector<Reuse> reuse(const std::any&, int) {
-  return {{.out = 1, .in = 3}, {.out = 2, .in = 4}};
-}
+std::vector<Reuse> reuse_cache(const std::any&, int) { return {{.out = 0, .in = 1}}; }
 
 std::string print(const std::any& attrs) {
   const AttentionOptions& o = options_of(attrs);
@@ -70,32 +80,42 @@ CachedAttentionSizes::CachedAttentionSizes(const std::any& attrs, std::span<cons
   const AttentionOptions& o = options_of(attrs);
   b = in[0].shape[0];
   s = in[0].shape[1];
-  p = in[3].shape[1];
-  g = in[3].shape[2];
-  d = in[3].shape[3];
+  p = in[1].shape[1];
+  g = in[1].shape[2];
+  d = in[1].shape[3];
   h = in[0].shape[2] / d;
   scale = o.score_scale();
   soft_cap = o.soft_cap;
   window = o.window == 0 ? p : o.window;
 }
 
+const Op append_to_cache_op{.name = "append_to_cache",
+                            .infer = infer_append,
+                            .cost = cost_append,
+                            .reuse = reuse_cache,
+                            .cpu = {append_to_cache_cpu},
+                            .cuda = {append_to_cache_composed},
+                            .reference = {append_to_cache_composed}};
+
 const Op cached_attention_op{
     .name = "cached_attention",
     .infer = infer,
     .cost = cost,
     .print = print,
-    .reuse = reuse,
     .op_class = OpClass::attention,
     .cpu = {cached_attention_cpu, cached_attention_cpu_workspace},
     .cuda = {cached_attention_composed, cached_attention_composed_workspace},
     .reference = {cached_attention_composed, cached_attention_composed_workspace}};
 
-CachedAttention cached_attention(Var q, Var k, Var v, const KeyValueCache& cache, Var positions,
-                                 const AttentionOptions& options, std::optional<Var> spans) {
-  std::vector<Var> in{q, k, v, cache.keys, cache.values, positions};
+Var append_to_cache(Var rows, Var cache, Var positions) {
+  return rows.trace->emit(append_to_cache_op, {}, {rows, cache, positions})[0];
+}
+
+Var cached_attention(Var q, const KeyValueCache& cache, Var positions,
+                     const AttentionOptions& options, std::optional<Var> spans) {
+  std::vector<Var> in{q, cache.keys, cache.values, positions};
   if (spans) in.push_back(*spans);
-  auto out = q.trace->emit(cached_attention_op, options, in);
-  return {out[0], {out[1], out[2]}};
+  return q.trace->emit(cached_attention_op, options, in)[0];
 }
 
 }  // namespace longshore::models

@@ -10,15 +10,18 @@
 
 namespace longshore::models {
 
-// (q [B,S,H*D], k, v [B,S,G*D], key_cache, value_cache [B,P,G,D], positions i32 [B,S]) and with
-// AttentionMask::blocks (spans i32 [B,S,2]) -> context [B,S,H*D], key_cache, value_cache.
-// First the row `position` of a cache becomes the token's key or value, for all S tokens of a row
-// of the batch, whose positions differ; then a token sees the cache's rows up to its own, less what
-// the window hides. With blocks it also sees the rows of its block, also those that the window
-// hides: `spans` has the block's first and last position, or twice its own for a token of none, and
-// the tokens of a block are in one call. Positions are 0 to P - 1 (on the CPU others throw
-// InternalError). Rows that nothing was written to must hold finite numbers. The caches that come
-// out take the place of those that go in.
+// (rows [B,S,G*D], cache [B,P,G,D], positions i32 [B,S]) -> cache, whose row `position` is the key
+// or value of the token there, for all S tokens of a row of the batch. Their positions differ, and
+// are 0 to P - 1 (on the CPU others throw InternalError). What comes out takes the place of what
+// goes in.
+extern const Op append_to_cache_op;
+
+// (q [B,S,H*D], keys, values [B,P,G,D], positions i32 [B,S]) and with AttentionMask::blocks (spans
+// i32 [B,S,2]) -> context [B,S,H*D].
+// A token sees the cache's rows up to its own, less what the window hides. With blocks it also sees
+// the rows of its block, also those that the window hides: `spans` has the block's first and last
+// position, or twice its own for a token of none, and the tokens of a block are in one call. Rows
+// that nothing was written to must hold finite numbers.
 //
 // On the CPU a token's context depends on the rows it sees alone, to the bit: not on how many other
 // tokens are in the call, nor on the number of threads.
@@ -28,14 +31,10 @@ struct KeyValueCache {
   Var keys, values;
 };
 
-struct CachedAttention {
-  Var context;
-  KeyValueCache cache;
-};
+Var append_to_cache(Var rows, Var cache, Var positions);
 
 // `spans` is there with AttentionMask::blocks alone.
-CachedAttention cached_attention(Var q, Var k, Var v, const KeyValueCache& cache, Var positions,
-                                 const AttentionOptions& options,
-                                 std::optional<Var> spans = std::nullopt);
+Var cached_attention(Var q, const KeyValueCache& cache, Var positions,
+                     const AttentionOptions& options, std::optional<Var> spans = std::nullopt);
 
 }  // namespace longshore::models

@@ -20,27 +20,29 @@ int64_t heads_at_once(const CachedAttentionSizes& s) {
 
 }  // namespace
 
+void append_to_cache_composed(const KernelCall& call) {
+  const Shape& shape = call.out[0].type.shape;
+  const int64_t s = call.in[0].type.shape[1];
+  at::Tensor cache = tensor(call, call.out[0]);
+  if (call.in[1].data != call.out[0].data) cache.copy_(tensor(call, call.in[1]));
+  at::Tensor rows = tensor(call, call.in[0]).view({shape[0], s, shape[2], shape[3]});
+  at::Tensor positions = tensor(call, call.in[2]).to(at::kLong);
+  for (int64_t b = 0; b < shape[0]; ++b) cache[b].index_copy_(0, positions[b], rows[b]);
+}
+
 void cached_attention_composed(const KernelCall& call) {
   const Types types = types_of(call.in);
   const CachedAttentionSizes s(call.attrs, types);
   const auto wide = compute_type(call.in[0]);
-  at::Tensor positions = tensor(call, call.in[5]).to(at::kLong);
-  at::Tensor caches[2];
-  for (int cache : {0, 1}) {
-    caches[cache] = tensor(call, call.out[1 + cache]);
-    if (call.in[3 + cache].data != call.out[1 + cache].data)
-      caches[cache].copy_(tensor(call, call.in[3 + cache]));
-    at::Tensor rows = tensor(call, call.in[1 + cache]).view({s.b, s.s, s.g, s.d});
-    for (int64_t b = 0; b < s.b; ++b) caches[cache][b].index_copy_(0, positions[b], rows[b]);
-  }
-
+  at::Tensor positions = tensor(call, call.in[3]).to(at::kLong);
+  const at::Tensor caches[2]{tensor(call, call.in[1]), tensor(call, call.in[2])};
   at::Tensor q = tensor(call, call.in[0]).view({s.b, s.s, s.g, s.group(), s.d});
   at::Tensor context = tensor(call, call.out[0]).view({s.b, s.s, s.g, s.group(), s.d});
   at::Tensor keys = at::arange(s.p, positions.options());
   for (int64_t b = 0; b < s.b; ++b) {
     at::Tensor last = positions[b], first = last - (s.window - 1);
-    if (call.in.size() > 6) {
-      const at::Tensor span = tensor(call, call.in[6]).to(at::kLong)[b];  // [S,2]
+    if (call.in.size() > 4) {
+      const at::Tensor span = tensor(call, call.in[4]).to(at::kLong)[b];  // [S,2]
       first = at::minimum(first, span.select(1, 0));
       last = at::maximum(last, span.select(1, 1));
     }

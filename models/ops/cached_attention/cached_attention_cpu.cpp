@@ -180,12 +180,12 @@ class Attention {
 
  private:
   int64_t position(const Task& task, int64_t r) const {
-    return call_.in[5].as<int32_t>()[task.b * s_.s + r / s_.group()];
+    return call_.in[3].as<int32_t>()[task.b * s_.s + r / s_.group()];
   }
   // The first position of the row's block, or its last.
   int64_t span(const Task& task, int64_t r, int64_t side) const {
-    if (call_.in.size() < 7) return position(task, r);
-    return call_.in[6].as<int32_t>()[(task.b * s_.s + r / s_.group()) * 2 + side];
+    if (call_.in.size() < 5) return position(task, r);
+    return call_.in[4].as<int32_t>()[(task.b * s_.s + r / s_.group()) * 2 + side];
   }
   int64_t first_key(const Task& task, int64_t r) const {
     return std::max(std::min(position(task, r) - s_.window + 1, span(task, r, 0)), int64_t{0});
@@ -198,9 +198,9 @@ class Attention {
     int64_t head = task.g * s_.group() + r % s_.group();
     return ((task.b * s_.s + r / s_.group()) * s_.h + head) * s_.d;
   }
-  // A cache that is an output, from row `key` on.
+  // Of keys (1) or values (2), from row `key` on.
   HeadRows<T> head(int cache, const Task& task, int64_t key) const {
-    return {call_.out[cache].as<T>() + ((task.b * s_.p + key) * s_.g + task.g) * s_.d, s_.g * s_.d,
+    return {call_.in[cache].as<T>() + ((task.b * s_.p + key) * s_.g + task.g) * s_.d, s_.g * s_.d,
             s_.d};
   }
 
@@ -208,24 +208,22 @@ class Attention {
   const CachedAttentionSizes& s_;
 };
 
-// Keys and values of the new tokens go to their places.
-void write_caches(const KernelCall& call, const CachedAttentionSizes& s) {
-  const int32_t* positions = call.in[5].as<int32_t>();
-  int64_t row_bytes = s.g * s.d * size_bytes(call.in[1].type.dtype);
-  for (int cache : {0, 1}) {
-    const Ref &rows = call.in[1 + cache], &before = call.in[3 + cache], &now = call.out[1 + cache];
-    if (before.data != now.data) std::memcpy(now.data, before.data, now.type.bytes());
-    for (int64_t i = 0; i < s.b * s.s; ++i) {
-      if (positions[i] < 0 || positions[i] >= s.p)
-        throw InternalError("cached_attention: position " + std::to_string(positions[i]) +
-                            " of a cache of " + std::to_string(s.p));
-      std::memcpy(now.as<std::byte>() + (i / s.s * s.p + positions[i]) * row_bytes,
-                  rows.as<std::byte>() + i * row_bytes, row_bytes);
-    }
+}  // namespace
+
+void append_to_cache_cpu(const KernelCall& call) {
+  const Ref &rows = call.in[0], &before = call.in[1], &now = call.out[0];
+  const int32_t* positions = call.in[2].as<int32_t>();
+  const int64_t s = rows.type.shape[1], p = now.type.shape[1], count = rows.type.shape.rows();
+  const int64_t row_bytes = rows.type.bytes() / count;
+  if (before.data != now.data) std::memcpy(now.data, before.data, now.type.bytes());
+  for (int64_t i = 0; i < count; ++i) {
+    if (positions[i] < 0 || positions[i] >= p)
+      throw InternalError("append_to_cache: position " + std::to_string(positions[i]) +
+                          " of a cache of " + std::to_string(p));
+    std::memcpy(now.as<std::byte>() + (i / s * p + positions[i]) * row_bytes,
+                rows.as<std::byte>() + i * row_bytes, row_bytes);
   }
 }
-
-}  // namespace
 
 int64_t cached_attention_cpu_workspace(const std::any& attrs, std::span<const Type> in,
                                        std::span<const Type>) {
@@ -236,7 +234,6 @@ int64_t cached_attention_cpu_workspace(const std::any& attrs, std::span<const Ty
 void cached_attention_cpu(const KernelCall& call) {
   const Types types = types_of(call.in);
   const CachedAttentionSizes s(call.attrs, types);
-  write_caches(call, s);
   int64_t rows = s.s * s.group(), per_head = tasks_per_head(s), tasks = s.b * s.g * per_head;
   with_float_type(call.in[0].type.dtype, [&]<class T>(T) {
     Attention<T> attention(call, s);

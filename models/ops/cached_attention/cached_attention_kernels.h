@@ -1,4 +1,4 @@
-// The kernels of the op cached_attention, one source for each target.
+// The kernels of the ops cached_attention and append_to_cache, one source for each target.
 #pragma once
 
 #include "models/ir/op.h"
@@ -17,11 +17,13 @@ struct CachedAttentionSizes {
   int64_t group() const { return h / g; }
 };
 
+void append_to_cache_cpu(const KernelCall& call);
 void cached_attention_cpu(const KernelCall& call);
 int64_t cached_attention_cpu_workspace(const std::any& attrs, std::span<const Type> in,
                                        std::span<const Type> out);
 
-// An ATen composition, on either device.
+// ATen compositions, on either device.
+void append_to_cache_composed(const KernelCall& call);
 void cached_attention_composed(const KernelCall& call);
 int64_t cached_attention_composed_workspace(const std::any& attrs, std::span<const Type> in,
                                             std::span<const Type> out);

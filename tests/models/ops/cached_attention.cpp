@@ -52,10 +52,11 @@ OpCase cached_attention_case(const CachedShape& shape) {
                 std::optional<Var> spans;
                 if (options.mask == AttentionMask::blocks)
                   spans = trace.batch("spans", ints({shape.b, shape.s, 2}));
-                CachedAttention out = cached_attention(q, k, v, before, positions, options, spans);
-                trace.output(out.context);
-                trace.output(out.cache.keys, OutputRole::state);
-                trace.output(out.cache.values, OutputRole::state);
+                const KeyValueCache now{append_to_cache(k, before.keys, positions),
+                                        append_to_cache(v, before.values, positions)};
+                trace.output(cached_attention(q, now, positions, options, spans));
+                trace.output(now.keys, OutputRole::state);
+                trace.output(now.values, OutputRole::state);
                 return trace.finish();
               },
           .integers = integers_of(shape),
@@ -85,6 +86,7 @@ std::vector<OpCase> large() {
 }
 
 constexpr OpTraits kOps[] = {
+    {.op = &append_to_cache_op, .tolerance = {}},
     {.op = &cached_attention_op, .tolerance = {1e-5, kRounding}},
 };
 

@@ -505,6 +505,9 @@ TEST_F(ConfigTest, ContradictionsNameBothKeysAndTheirOrigins) {
   EXPECT_EQ(fault("", {"base_num_kv_heads=3"}),
             "configs/test.yml:4 base_num_query_heads: found 4, expected a multiple of "
             "base_num_kv_heads = 3 (command line)");
+  EXPECT_EQ(fault("", {"num_kv_shared_layers=2"}),
+            "command line num_kv_shared_layers: found 2, expected fewer: no layer before those has "
+            "keys for layer 0");
   EXPECT_EQ(fault("", {"head_dim=15"}), "command line head_dim: found 15, expected an even number");
   EXPECT_EQ(fault("rope_factor: 8\n"),
             "configs/test.yml:12 rope_factor: found 8, expected 1 with rope_type = default "
