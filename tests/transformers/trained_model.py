@@ -3,7 +3,7 @@
 
 usage: trained_model.py TRAIN PROBE CONVERT
 
-Recipes run on small models of their family. Logits agree within 1e-5 of the largest, in float32; of
+Recipes run on small models of their family. Logits agree within 3e-5 of the largest, in float32; of
 an adapter, those of the weights that convert merges it into. It ends texts where they were taught to end.
 """
 
@@ -36,7 +36,18 @@ RECIPES = [("llama3_8b_finetune", "llama3_8b", "bytelevel_bpe_llama3", FLOAT32),
            ("gemma2_9b_attention", "gemma2_9b", "gemma_bpe", GEMMA),
            ("llama2_7b_continued", "llama2_7b", "llama2_bpe", FLOAT32),
            ("llama2_13b_continued", "llama2_13b", "llama2_bpe", FLOAT32)]
-FROZEN = {"attention": lambda name: "self_attn" not in name, "lora": lambda name: "_proj" not in name}
+# The recipes for any folder, with a model of each family that has none of its own; what else makes it small.
+FAMILIES = {"olmo2_1b": [], "olmo3_7b": ["sliding_window_size=32", "full_attention_period=2"],
+            "smollm3_3b": ["nope_layer_interval=2"], "phi4_14b": [], "glm4_9b": [], "granite3.3_2b": [],
+            "ministral3_3b": ["rope_original_max_position_embeddings=32"],
+            "gemma4_31b": ["sliding_window_size=32", "full_attention_period=2", "global_head_dim=32",
+                           "global_num_kv_heads=1"],
+            "gemma4_e2b": ["sliding_window_size=32", "full_attention_period=2", "global_head_dim=32",
+                           "num_kv_shared_layers=1", "hidden_size_per_layer_input=8"]}
+RECIPES += [(recipe, model, "bytelevel_bpe_llama3", [*FLOAT32, "gradient_accumulation_steps=1", "chat_template=llama3"])
+            for model in FAMILIES for recipe in ("finetune", "lora")]
+FROZEN = {"attention": lambda name: "self_attn" not in name, "lora": lambda name: "_proj.weight" not in name,
+          "finetune": lambda name: name.endswith("layer_scalar")}
 
 
 def run(*command):
@@ -57,7 +68,8 @@ def text(path):
 
 def trained(train, work, recipe, model, tokenizer, keys):
     folder = f"base_output_directory={work}"
-    run(train, "--config", "llama3_8b.yml", f"model_name={model}", *SMALL, *keys, folder, "run_name=before", "steps=1")
+    run(train, "--config", "llama3_8b.yml", f"model_name={model}", *SMALL, *keys, *FAMILIES.get(model, []), folder,
+        "run_name=before", "steps=1")
     data = work / ("text.txt" if "continued" in recipe else "chat.jsonl")
     (text if "continued" in recipe else conversations)(data)
     run(train, "--config", f"{recipe}.yml", *SMALL, *keys, folder, "run_name=after", "steps=2", "learning_rate=0.01",
@@ -78,7 +90,7 @@ def expect_same_logits(loaded_folder, probe, probed, work):
         assert not names, f"{loaded_folder}: {kind}: {names}"
     with torch.no_grad():
         expected = loaded.eval()(input_ids=ids, use_cache=False).logits
-    difference, limit = (found - expected).abs().max(), 1e-5 * expected.abs().max()
+    difference, limit = (found - expected).abs().max(), 3e-5 * expected.abs().max()
     assert difference <= limit, f"{loaded_folder}: differs by {difference}, allowed {limit}"
     return difference
 
@@ -121,8 +133,8 @@ def main():
             changed = {name for name in new if not torch.equal(new[name].float(), old[name])}
             is_frozen = FROZEN.get(recipe.split("_")[-1], lambda name: False)
             expected = {name for name in new if not is_frozen(name)}
-            assert changed == expected, f"{recipe}: changed {sorted(changed ^ expected)}"
-            print(f"{recipe}: logits differ by {difference:.2g}, {len(changed)} tensors of {len(new)} were trained")
+            assert changed == expected, f"{recipe}, {model}: changed {sorted(changed ^ expected)}"
+            print(f"{recipe}, {model}: logits differ by {difference:.2g}, {len(changed)} tensors of {len(new)} were trained")
 
 
 main()
