@@ -270,26 +270,30 @@ QueryKeyValue query_key_value(const DecoderConfig& c, Var n, const LayerInputs& 
   if (has_values) wanted.push_back({"self_attn.v_proj", kv_width, has_bias});
   const std::vector<Var> made = projections(c, kind, n, wanted);
 
-  auto turned = [&](Var x, const char* norm_name, int64_t width, const RopeTable& table) {
-    if (const QkNorm norms = traits(c).qk_norm; norms != QkNorm::none)
-      x = norm(c, x, norm_name, norms == QkNorm::of_each_head ? d : width);
-    if (!kind.has_rope) return x;
-    RopeOptions options{.pairs = traits(c).rope_pairs};
-    if (rotary_dim(c, kind.has_window) < d) options.head_dim = d;
-    return rope(x, table, options);
-  };
-  QueryKeyValue all;
-  std::optional<Var> value;
-  if (has_keys) value = made.back();  // what keys are made of, where there is no other
-  if (value && traits(c).value_norm)
-    value = rms_norm(*value, constant(t, {{d}, c.dtype}, 1), c.norm_epsilon);
-  all.query =
-      t.label(turned(made[0], "self_attn.q_norm.weight", q_width, in.of_queries), "query_proj");
+  Var q = made[0];
+  std::optional<Var> k, v;
   if (has_keys) {
-    all.key = t.label(turned(made[1], "self_attn.k_norm.weight", kv_width, in.table), "key_proj");
-    all.value = t.label(*value, "value_proj");
+    k = made[1];
+    v = made.back();  // what keys are made of, where there is no other
+    if (traits(c).value_norm) v = rms_norm(*v, constant(t, {{d}, c.dtype}, 1), c.norm_epsilon);
   }
-  return all;
+  if (const QkNorm norms = traits(c).qk_norm; norms != QkNorm::none) {
+    const bool is_of_each = norms == QkNorm::of_each_head;
+    q = norm(c, q, "self_attn.q_norm.weight", is_of_each ? d : q_width);
+    if (k) k = norm(c, *k, "self_attn.k_norm.weight", is_of_each ? d : kv_width);
+  }
+  if (kind.has_rope) {
+    RopeOptions turned{.pairs = traits(c).rope_pairs};
+    if (rotary_dim(c, kind.has_window) < d) turned.head_dim = d;
+    q = rope(q, in.of_queries, turned);
+    if (k) k = rope(*k, in.table, turned);
+  }
+  t.label(q, "query_proj");
+  if (k) {
+    t.label(*k, "key_proj");
+    t.label(*v, "value_proj");
+  }
+  return {q, k, v};
 }
 
 struct KeysAndValues {
