@@ -8,13 +8,16 @@
 #include "models/ops/constant.h"
 #include "models/ops/embedding/embedding.h"
 #include "models/ops/gelu.h"
+#include "models/ops/grouped_linear/grouped_linear.h"
 #include "models/ops/l2_penalty.h"
 #include "models/ops/layer_norm/layer_norm.h"
 #include "models/ops/linear/linear.h"
 #include "models/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "models/ops/mean_square_error.h"
+#include "models/ops/permute/permute.h"
 #include "models/ops/rms_norm/rms_norm.h"
 #include "models/ops/rope/rope.h"
+#include "models/ops/router/router.h"
 #include "models/ops/rows/rows.h"
 #include "models/ops/scale.h"
 #include "models/ops/soft_cap.h"
@@ -42,6 +45,8 @@ std::span<const Op* const> all_ops() {
       &cached_attention_op,
       &clear_rows_op,
       &clip_op,
+      &combine_tokens_op,
+      &combine_tokens_grad_op,
       &constant_op,
       &embedding_op,
       &embedding_grad_op,
@@ -49,6 +54,10 @@ std::span<const Op* const> all_ops() {
       &geglu_grad_op,
       &gelu_op,
       &gelu_grad_op,
+      &group_by_expert_op,
+      &grouped_linear_op,
+      &grouped_linear_input_grad_op,
+      &grouped_linear_weight_grad_op,
       &l2_penalty_op,
       &l2_penalty_grad_op,
       &layer_norm_op,
@@ -61,11 +70,15 @@ std::span<const Op* const> all_ops() {
       &lion_op,
       &mean_square_error_op,
       &mean_square_error_grad_op,
+      &permute_tokens_op,
+      &permute_tokens_grad_op,
       &replace_rows_op,
       &rms_norm_op,
       &rms_norm_grad_op,
       &rope_op,
       &rope_table_op,
+      &router_op,
+      &router_grad_op,
       &scale_op,
       &scale_by_op,
       &sgd_op,
