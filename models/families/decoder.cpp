@@ -18,10 +18,13 @@
 #include "models/ops/columns.h"
 #include "models/ops/constant.h"
 #include "models/ops/embedding/embedding.h"
+#include "models/ops/grouped_linear/grouped_linear.h"
 #include "models/ops/linear/linear.h"
 #include "models/ops/linear_cross_entropy/linear_cross_entropy.h"
+#include "models/ops/permute/permute.h"
 #include "models/ops/rms_norm/rms_norm.h"
 #include "models/ops/rope/rope.h"
+#include "models/ops/router/router.h"
 #include "models/ops/rows/rows.h"
 #include "models/ops/scale.h"
 #include "models/ops/soft_cap.h"
@@ -67,6 +70,7 @@ struct Projection {
 // What a layer is to be.
 struct LayerKind {
   bool has_window = false, has_rope = true;
+  bool has_experts = false;
   KvSharing kv_sharing = KvSharing::none;
   int64_t cache_capacity = 0;                   // tokens of its cache; 0: none, for training
   std::map<std::string, LoraProduct> adapters;  // by module, "self_attn.q_proj"
@@ -378,6 +382,40 @@ Var mlp_block(const DecoderConfig& c, const LayerKind& kind, Var n) {
   return t.label(projection(c, kind, act, {"mlp.down_proj", c.width, c.mlp_bias}), "mlpwo");
 }
 
+// The matrices [E,N,K] of all experts; checkpoints have each by itself.
+Var expert_weights(Trace& t, const DecoderConfig& c, std::string_view module, int64_t out,
+                   int64_t in) {
+  Weight weight = kMatrix;
+  weight.saved_slices = std::string(module) + ".weight";
+  std::string name = *weight.saved_slices;
+  name.erase(name.find("{}."), 3);
+  return t.weight(name, {{c.experts, out, in}, c.dtype}, weight);
+}
+
+// Each token through its experts. [B,T,C] -> [B,T,C]
+Var experts_block(const DecoderConfig& c, Var n) {
+  Trace& t = *n.trace;
+  const ExpertModules& modules = traits(c).experts;
+  const int64_t width = expert_width(c);  // F; M rows of all experts
+  Var matrix =
+      t.weight(std::string(modules.router) + ".weight", {{c.experts, c.width}, c.dtype}, kMatrix);
+  const Routing routing = router(
+      linear(n, matrix), {.experts_per_token = c.experts_per_token,
+                          .normalized = c.normalizes_experts || traits(c).normalizes_experts});
+  t.label(routing.weights, "moe_routing");
+  const Grouping grouping = group_by_expert(routing.experts, c.experts);
+  t.label(grouping.order, "moe_grouping");
+  Var x = t.label(permute_tokens(n, grouping), "moe_permuted");  // [M,C]
+  auto product = [&](Var rows, std::string_view module, int64_t out, const char* label) {
+    Var weights = expert_weights(t, c, module, out, rows.type().shape.back());
+    return t.label(grouped_linear(rows, weights, grouping.ends), label);
+  };
+  Var gate = product(x, modules.gate, width, "moe_mlpwi_0"),
+      up = product(x, modules.up, width, "moe_mlpwi_1");  // [M,F]
+  Var down = product(gated(c, gate, up), modules.down, c.width, "moe_mlpwo");
+  return combine_tokens(down, routing.weights, grouping);
+}
+
 // What the layer's own input [B,T,P] says to x [B,T,C]: [B,T,C].
 Var per_layer_block(const DecoderConfig& c, Var x, Var own) {
   Trace& t = *x.trace;
@@ -398,7 +436,8 @@ Program decoder_layer(const DecoderConfig& c, const LayerKind& kind, const std::
   };
   const auto [out, own] = attention_block(c, normed(c, in.x, norms.before_attention), in, kind);
   Var attended = add_to(in.x, out, norms.after_attention);
-  Var down = mlp_block(c, kind, normed(c, attended, norms.before_mlp));
+  Var n = normed(c, attended, norms.before_mlp);
+  Var down = kind.has_experts ? experts_block(c, n) : mlp_block(c, kind, n);
   Var y = add_to(attended, down, norms.after_mlp);
   if (in.own) y = add(y, per_layer_block(c, y, *in.own));
   if (traits(c).layer_scalar)
@@ -473,6 +512,7 @@ Stage layers(const DecoderConfig& c, int64_t cache_capacity, int embed) {
   for (int layer = 0; layer < c.layers; ++layer) {
     const LayerKind kind{.has_window = has_window(c, layer),
                          .has_rope = has_rope(c, layer),
+                         .has_experts = has_experts(c, layer),
                          .kv_sharing = kv_sharing(c, layer),
                          .cache_capacity = cache_capacity,
                          .adapters = adapters(c, layer)};

@@ -66,6 +66,14 @@ std::optional<int64_t> layer_without_keys(const DecoderConfig& config) {
   return std::nullopt;
 }
 
+bool has_experts(const DecoderConfig& config, int64_t layer) {
+  return config.experts > 0 && has(config.sparse, 0, layer);
+}
+
+int64_t expert_width(const DecoderConfig& config) {
+  return config.expert_width > 0 ? config.expert_width : config.mlp_width;
+}
+
 int64_t mlp_width(const DecoderConfig& config, KvSharing sharing) {
   const bool is_double = config.double_wide_mlp && sharing == KvSharing::reads;
   return (is_double ? 2 : 1) * config.mlp_width;
@@ -97,6 +105,12 @@ DecoderConfig with_defaults_written_out(DecoderConfig config) {
     rotated.push_back(has_rope(config, layer));
   config.rotated = std::move(rotated);
   config.nope_layer_interval = 0;
+  std::vector<bool> sparse;
+  for (int64_t layer = 0; layer < config.layers; ++layer)
+    sparse.push_back(has_experts(config, layer));
+  config.sparse = std::move(sparse);
+  config.expert_width = config.experts > 0 ? expert_width(config) : 0;
+  config.normalizes_experts |= config.family->layer.normalizes_experts;
   config.max_position_embeddings.reset();
   if (config.kv_shared_layers == 0) config.double_wide_mlp = false;
   config.global_head_dim = head_dim(config, false);

@@ -29,11 +29,17 @@ struct DecoderConfig {
   // The last layers that have no keys and values of their own, but those of the last layer before
   // them that has a window as they have, or none: num_kv_shared_layers.
   int64_t kv_shared_layers = 0;
-  int64_t mlp_width = 11008;         // base_mlp_dim
-  bool double_wide_mlp = false;      // use_double_wide_mlp: in layers that share keys and values
-  int64_t per_layer_width = 0;       // hidden_size_per_layer_input; 0: layers have no such input
-  double norm_epsilon = 1e-5;        // normalization_layer_epsilon
-  double rope_base = 10000;          // rope_max_timescale
+  int64_t mlp_width = 11008;     // base_mlp_dim
+  bool double_wide_mlp = false;  // use_double_wide_mlp: in layers that share keys and values
+  // Experts in the place of MLPs.
+  int64_t experts = 0;              // num_experts; 0: none
+  int64_t experts_per_token = 0;    // num_experts_per_tok
+  int64_t expert_width = 0;         // base_moe_mlp_dim; 0: as mlp_width
+  bool normalizes_experts = false;  // norm_topk_prob: a token's experts have weights of sum 1
+  std::vector<bool> sparse = {};  // which layers have experts, all but mlp_only_layers; empty: all
+  int64_t per_layer_width = 0;    // hidden_size_per_layer_input; 0: layers have no such input
+  double norm_epsilon = 1e-5;     // normalization_layer_epsilon
+  double rope_base = 10000;       // rope_max_timescale
   double partial_rotary_factor = 1;  // partial_rotary_factor: the share of a head that turns
   bool tied_embeddings = false;      // logits_via_embedding
   Dtype dtype = Dtype::float32;      // dtype
@@ -90,6 +96,10 @@ KvSharing kv_sharing(const DecoderConfig& config, int64_t layer);
 // The first of the layers that read keys and values for which no layer has any; none where all find
 // theirs.
 std::optional<int64_t> layer_without_keys(const DecoderConfig& config);
+// Whether that layer, counted from 0, has experts.
+bool has_experts(const DecoderConfig& config, int64_t layer);
+// The width between an expert's projections.
+int64_t expert_width(const DecoderConfig& config);
 // The width of that layer's MLP.
 int64_t mlp_width(const DecoderConfig& config, KvSharing sharing);
 // The numbers of a head of such a layer that turn, the first ones.

@@ -13,8 +13,9 @@ constexpr std::string_view kLinearModules[] = {
 
 const std::vector<const Family*>& families() {
   static const std::vector<const Family*> all{
-      &kLlama,   &kMistral, &kQwen2, &kQwen3,      &kGemma, &kGemma2, &kGemma3Text, &kOlmo2,
-      &kGranite, &kSmolLm3, &kOlmo3, &kMinistral3, &kPhi3,  &kGlm4,   &kGemma4Text};
+      &kLlama,      &kMistral, &kQwen2,      &kQwen3,   &kGemma,   &kGemma2,
+      &kGemma3Text, &kOlmo2,   &kGranite,    &kSmolLm3, &kOlmo3,   &kMinistral3,
+      &kPhi3,       &kGlm4,    &kGemma4Text, &kMixtral, &kQwen3Moe};
   return all;
 }
 
@@ -31,6 +32,7 @@ const Family* find_family(std::string_view name) {
 std::vector<std::string> linear_modules(const LayerTraits& layer) {
   std::vector<std::string> modules;
   for (std::string_view module : kLinearModules) {
+    if (!layer.experts.router.empty() && module.starts_with("mlp.")) continue;
     std::string published(published_module(layer, module));
     if (modules.empty() || modules.back() != published) modules.push_back(std::move(published));
   }

@@ -44,6 +44,14 @@ inline constexpr FusedModule kQkvProj{"self_attn.qkv_proj",
                                       {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"}};
 inline constexpr FusedModule kGateUpProj{"mlp.gate_up_proj", {"mlp.gate_proj", "mlp.up_proj"}};
 
+// Modules of layers that have experts in the place of an MLP (Fedus et al. 2021, arXiv 2101.03961):
+// "mlp.experts.{}.gate_proj", the number of an expert in place of "{}". "": the family has none.
+struct ExpertModules {
+  std::string_view router, gate, up, down;
+
+  bool operator==(const ExpertModules&) const = default;
+};
+
 // What all layers of a family have and no config can change.
 struct LayerTraits {
   Activation activation = Activation::silu;
@@ -53,7 +61,10 @@ struct LayerTraits {
   QkNorm qk_norm = QkNorm::none;
   bool value_norm = false;       // each head of the values, without a weight
   bool unscaled_scores = false;  // whatever head_dim is
-  bool layer_scalar = false;     // what a layer gives is multiplied by a number that does not train
+  ExpertModules experts = {};
+  bool normalizes_experts =
+      false;                  // the weights of a token's experts, whatever norm_topk_prob says
+  bool layer_scalar = false;  // what a layer gives is multiplied by a number that does not train
   RopePairs rope_pairs = RopePairs::halves;
   std::vector<FusedModule> fused = {};
   bool qkv_bias = false;    // on query, key and value, whatever attention_bias says
@@ -105,11 +116,13 @@ struct HfKeys {
   int64_t global_head_dim = 0;  // 0: as head_dim
   bool last_is_global = false;  // the last layer has no window, whatever layer_types say
   Windows windows = Windows::none;
-  int64_t full_attention_period = 0;  // where layer_types do not say it
-  const char* period_key = nullptr;   // the older spelling of layer_types
-  int64_t nope_layer_interval = 0;    // where no_rope_layers do not say it; 0: no key says it
-  double window_rope_base = 0;        // 0: windows turn as other layers do, and no key says else
-  bool scales_windows = true;         // false: they do so without a scaling
+  int64_t full_attention_period = 0;            // where layer_types do not say it
+  const char* period_key = nullptr;             // the older spelling of layer_types
+  std::vector<const char*> expert_counts = {};  // keys of num_experts; the first is written
+  bool has_dense_layers = false;                // some layers have no experts: mlp_only_layers
+  int64_t nope_layer_interval = 0;  // where no_rope_layers do not say it; 0: no key says it
+  double window_rope_base = 0;      // 0: windows turn as other layers do, and no key says else
+  bool scales_windows = true;       // false: they do so without a scaling
 };
 
 struct Family {
@@ -120,7 +133,7 @@ struct Family {
 };
 
 extern const Family kLlama, kMistral, kQwen2, kQwen3, kGemma, kGemma2, kGemma3Text, kOlmo2,
-    kGranite, kSmolLm3, kOlmo3, kMinistral3, kPhi3, kGlm4, kGemma4Text;
+    kGranite, kSmolLm3, kOlmo3, kMinistral3, kPhi3, kGlm4, kGemma4Text, kMixtral, kQwen3Moe;
 
 // All of them; the first of several that compute the same is the one they are compared as.
 const std::vector<const Family*>& families();
@@ -131,7 +144,8 @@ const FamilyField* find_field(const Family& family, const Field& field);
 // nullptr if there is none of that name.
 const Family* find_family(std::string_view name);
 
-// The linear layers of a decoder layer, as they are published: those that can have adapters.
+// The linear layers of a decoder layer, as they are published: those that can have adapters. Of
+// families with experts, attention's alone.
 std::vector<std::string> linear_modules(const LayerTraits& layer);
 
 // Those of all families, each once.

@@ -43,7 +43,8 @@ extern const Field kWidth, kLayers, kQueryHeads, kKvHeads, kHeadDim, kMlpWidth, 
     kFullAttentionPeriod, kNopeLayerInterval, kQueryPreAttnScalar, kEmbeddingMultiplier,
     kAttentionMultiplier, kResidualMultiplier, kLogitsScaling, kAttentionCap, kLogitsCap,
     kWindowRopeBase, kPadToken, kPartialRotaryFactor, kTemperatureBeta, kMaxPositionEmbeddings,
-    kGlobalHeadDim, kGlobalKvHeads, kKeysAsValues, kKvSharedLayers, kDoubleWideMlp, kPerLayerWidth;
+    kGlobalHeadDim, kGlobalKvHeads, kKeysAsValues, kKvSharedLayers, kDoubleWideMlp, kPerLayerWidth,
+    kExperts, kExpertsPerToken, kExpertWidth, kNormalizesExperts;
 
 // What config.json says of hidden_size_per_layer_input's table: its rows, as many as vocab_size.
 inline constexpr const char* kPerLayerVocabulary = "vocab_size_per_layer_input";

@@ -12,6 +12,7 @@ inline constexpr int64_t kMaxMlpWidth = 1 << 20;
 inline constexpr int64_t kMaxLayers = 1 << 12;
 inline constexpr int64_t kMaxHeads = 1 << 10;  // of queries, and of keys and values
 inline constexpr int64_t kMaxHeadDim = 1 << 10;
+inline constexpr int64_t kMaxExperts = 1 << 12;
 inline constexpr int64_t kMinVocabulary = 2;  // of one token there is nothing to predict
 inline constexpr int64_t kMaxVocabulary = 1 << 22;
 inline constexpr int64_t kMaxLength = 1 << 22;  // tokens of a row

@@ -240,6 +240,46 @@ void read_global_sizes(JsonReader& reader, DecoderConfig& config) {
   if (sizes.kv_heads != config.kv_heads) config.global_kv_heads = sizes.kv_heads;
 }
 
+// Which layers have experts: each so many'th, but those of a list.
+void read_sparse(JsonReader& reader, DecoderConfig& config) {
+  constexpr const char *kStep = "decoder_sparse_step", *kDense = "mlp_only_layers";
+  const int64_t step = reader.integer(kStep, 1);
+  if (step == 0) reader.refuse(kStep, "a number above 0");
+  for (int64_t layer = 1; layer <= config.layers; ++layer)
+    config.sparse.push_back(layer % step == 0);
+  if (!reader.has(kDense)) return;
+  const json& dense = reader.at(kDense);
+  if (!dense.is_array()) reader.refuse(kDense, "a list of layers");
+  for (const json& layer : dense) {
+    if (!layer.is_number_integer() || layer < 0 || layer >= config.layers)
+      throw DataError(std::string(kDense) + ": found " + shown(layer) +
+                      ", expected the number of a layer");
+    config.sparse[layer.get<size_t>()] = false;
+  }
+}
+
+void read_experts(JsonReader& reader, DecoderConfig& config) {
+  const HfKeys& keys = config.family->hf;
+  if (keys.expert_counts.empty()) return;
+  const char* count_key = keys.expert_counts[0];
+  for (const char* key : keys.expert_counts)
+    if (reader.has(key)) count_key = key;
+  config.experts = reader.integer(count_key);
+  if (config.experts < 1 || config.experts > kMaxExperts)
+    reader.refuse(count_key, "1 to " + std::to_string(kMaxExperts));
+  config.experts_per_token = reader.integer(kExpertsPerToken.hf_key);
+  if (config.experts_per_token < 1 || config.experts_per_token > config.experts)
+    reader.refuse(kExpertsPerToken.hf_key,
+                  "1 to " + std::string(count_key) + ", " + std::to_string(config.experts));
+  if (find_field(*config.family, kExpertWidth)) {
+    read_size(reader, kExpertWidth, config);
+    if (config.expert_width == 0) reader.refuse(kExpertWidth.hf_key, "a number above 0");
+  }
+  if (keys.has_dense_layers) read_sparse(reader, config);
+  // Of a loss that is asked for elsewhere.
+  for (const char* key : {"router_aux_loss_coef", "output_router_logits"}) reader.has(key);
+}
+
 // What layers share, and what they have beside the residual stream.
 void check_layers(JsonReader& reader, const DecoderConfig& config) {
   constexpr int64_t kOtherwise = 262144;
@@ -325,6 +365,7 @@ Reading read_decoder(std::string_view text, Images images) {
   read_windows(reader, decoder);
   read_global_sizes(reader, decoder);
   read_rotated(reader, decoder);
+  read_experts(reader, decoder);
   check_layers(reader, decoder);
   append(reading.unknown_keys, reader.unknown_keys());
   return reading;

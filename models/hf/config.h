@@ -68,8 +68,8 @@ std::string with_hf_rope(std::string_view text, const DecoderConfig& config);
 
 // The config.json `text`, which parse_hf_config reads, with those keys added that it lacks and a
 // release of transformers would take a default for in silence: those of RoPE and windows in the
-// other of the two spellings (see write_hf_config). A text that lacks none stays, to the byte; else
-// all else stays, in its order.
+// other of the two spellings (see write_hf_config), and the number of experts. A text that lacks
+// none stays, to the byte; else all else stays, in its order.
 std::string with_both_spellings(std::string_view text);
 
 }  // namespace longshore::models

@@ -55,6 +55,13 @@ std::vector<std::string> beyond(const DecoderConfig& c, const Family& family) {
   check(c.window > 0 && !has_windows && family.hf.windows != Windows::all, kWindow.hf_key);
   check(c.window > 0 && family.hf.windows == Windows::all && !has_window_everywhere(c),
         "layer_types");
+  check(c.experts > 0 && family.hf.expert_counts.empty(), kExperts.hf_key);
+  check(c.experts == 0 && !family.hf.expert_counts.empty(), kExperts.hf_key);
+  check(c.experts > 0 && expert_width(c) != c.mlp_width && !reads(family, kExpertWidth),
+        kExpertWidth.hf_key);
+  check(c.normalizes_experts && !reads(family, kNormalizesExperts), kNormalizesExperts.hf_key);
+  const bool has_dense_layer = std::ranges::find(c.sparse, false) != c.sparse.end();
+  check(c.experts > 0 && has_dense_layer && !family.hf.has_dense_layers, "mlp_only_layers");
   check(c.window == 0 && has_windows, kWindow.hf_key);
   check(nope_layer_interval(c) <= c.layers && family.hf.nope_layer_interval == 0, "no_rope_layers");
   const bool has_global = reads(family, kGlobalHeadDim);
@@ -113,6 +120,19 @@ void write_rotated(const DecoderConfig& c, const HfKeys& keys, json& object) {
   object[kNopeLayerInterval.hf_key] = interval > 0 ? interval : keys.nope_layer_interval;
 }
 
+void write_experts(const DecoderConfig& c, const Family& family, json& object) {
+  if (family.hf.expert_counts.empty()) return;
+  for (const char* key : family.hf.expert_counts) object[key] = c.experts;
+  object[kExpertsPerToken.hf_key] = c.experts_per_token;
+  if (reads(family, kExpertWidth)) object[kExpertWidth.hf_key] = expert_width(c);
+  if (!family.hf.has_dense_layers) return;
+  json dense = json::array();
+  for (int64_t layer = 0; layer < c.layers; ++layer)
+    if (!has_experts(c, layer)) dense.push_back(layer);
+  object["mlp_only_layers"] = dense;
+  object["decoder_sparse_step"] = 1;
+}
+
 json written(const Field& field, const DecoderConfig& c) {
   if (&field == &kQueryPreAttnScalar) return json_number(query_pre_attn_scalar(c));
   if (&field == &kAttentionMultiplier)
@@ -160,6 +180,7 @@ json text_model(const DecoderConfig& c) {
   write_windows(c, family.hf, object);
   write_rotated(c, family.hf, object);
   write_global_sizes(c, family, object);
+  write_experts(c, family, object);
   return object;
 }
 
@@ -222,6 +243,7 @@ std::string with_both_spellings(std::string_view text) {
   if (const int64_t period = full_attention_period(config);
       period_key && period > 0 && !object.contains("_" + std::string(period_key)))
     keys[period_key] = period;
+  for (const char* key : config.family->hf.expert_counts) keys[key] = config.experts;
   bool is_changed = false;
   for (const auto& [key, value] : keys.items()) {
     if (object.contains(key) && !object[key].is_null()) continue;

@@ -25,6 +25,12 @@ inline constexpr std::array kDecoderLabels{
     LabelInfo{"mlpwi_0", "the MLP's gate, before its activation"},
     LabelInfo{"mlpwi_1", "the MLP's linear branch"},
     LabelInfo{"mlpwo", "the MLP's result"},
+    LabelInfo{"moe_routing", "which experts each token goes to, and their weights"},
+    LabelInfo{"moe_grouping", "which row of the experts' products is whose"},
+    LabelInfo{"moe_permuted", "the rows that experts read"},
+    LabelInfo{"moe_mlpwi_0", "the experts' gates, before their activation"},
+    LabelInfo{"moe_mlpwi_1", "the experts' linear branches"},
+    LabelInfo{"moe_mlpwo", "the experts' results"},
 };
 
 }  // namespace longshore::models

@@ -170,11 +170,14 @@ const Stage& main_stage(const Model& model) {
 
 namespace {
 
+std::string numbered(std::string name, int64_t number) {
+  if (const size_t at = name.find("{}"); at != std::string::npos)
+    name.replace(at, 2, std::to_string(number));
+  return name;
+}
+
 std::string full_name(const Stage& stage, int layer, const std::string& name) {
-  std::string prefix = stage.weight_prefix;
-  if (size_t at = prefix.find("{}"); at != std::string::npos)
-    prefix.replace(at, 2, std::to_string(layer));
-  return prefix + name;
+  return numbered(stage.weight_prefix, layer) + name;
 }
 
 }  // namespace
@@ -183,9 +186,14 @@ std::string weight_name(const Stage& stage, int layer, const Value& weight) {
   return full_name(stage, layer, weight.name);
 }
 
-std::string saved_name(const Stage& stage, int layer, const Value& weight) {
-  const auto& rows = weight.weight.value().saved_rows;
-  return full_name(stage, layer, rows ? rows->tensor : weight.name);
+std::vector<std::string> saved_names(const Stage& stage, int layer, const Value& value) {
+  const Weight& weight = value.weight.value();
+  if (!weight.saved_slices)
+    return {full_name(stage, layer, weight.saved_rows ? weight.saved_rows->tensor : value.name)};
+  std::vector<std::string> names;
+  for (int64_t slice = 0; slice < value.type.shape[0]; ++slice)
+    names.push_back(full_name(stage, layer, numbered(*weight.saved_slices, slice)));
+  return names;
 }
 
 std::vector<LayerOutput> from_earlier_layers(const Stage& stage, int layer) {
@@ -252,7 +260,7 @@ void set_trainable(Model& model, const std::function<bool(const std::string&)>& 
       for (ValueId id : program.inputs_from(Source::weight)) {
         Value& value = program[id];
         value.needs_gradient = !value.weight->never_trains &&
-                               trains(saved_name(stage, static_cast<int>(layer), value));
+                               trains(saved_names(stage, static_cast<int>(layer), value)[0]);
         value.weight->trainable = value.needs_gradient ? Trainable::yes : Trainable::no;
         trained.push_back(value.needs_gradient);
       }

@@ -50,8 +50,9 @@ struct Model {
 const Stage& main_stage(const Model& model);
 
 std::string weight_name(const Stage& stage, int layer, const Value& weight);
-// The name of the tensor in checkpoints, which is another where that has rows of other weights too.
-std::string saved_name(const Stage& stage, int layer, const Value& weight);
+// The names of its tensors in checkpoints: its own, that of a tensor which has rows of other
+// weights too, or one for each of its first dimension.
+std::vector<std::string> saved_names(const Stage& stage, int layer, const Value& weight);
 
 // An output of a layer of a scan.
 struct LayerOutput {
@@ -74,8 +75,8 @@ std::vector<std::string> labels(const Model& model,
 // trains anything.
 void connect(Model& model);
 
-// Trains the parameters that `trains` says, by saved_name, and freezes all others. Layers of a scan
-// that do not train the same weights get kinds of their own. Connects the model.
+// Trains the parameters that `trains` says, by the first of saved_names, and freezes all others.
+// Layers of a scan that do not train the same weights get kinds of their own. Connects the model.
 void set_trainable(Model& model, const std::function<bool(const std::string&)>& trains);
 
 // The model with only `layers` layers of its main stage: those in a row of which most train

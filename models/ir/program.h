@@ -72,6 +72,9 @@ struct Weight {
   std::optional<Shape> saved_shape = {};
   // Where it is no tensor of its own there. Weights of one tensor have the same rows and dtype.
   std::optional<SavedRows> saved_rows = {};
+  // Where each of its first dimension, as an expert's matrix, is a tensor of its own there: their
+  // names within the layer, "{}" for the number.
+  std::optional<std::string> saved_slices = {};
 };
 
 // What a batch input holds in a row that there is nothing for: the value at each position, or where

@@ -90,7 +90,7 @@ class LayoutBuilder {
       Parameter parameter{.name = weight_name(stage, layer, weight),
                           .type = weight.type,
                           .weight = *weight.weight,
-                          .tensor = saved_name(stage, layer, weight)};
+                          .tensors = saved_names(stage, layer, weight)};
       check_split(parameter);
       if (is_known(parameter)) continue;
       add(parameter, bucket_for(parameter, buckets));

@@ -93,8 +93,8 @@ struct Parameter {
   std::string name;   // full
   models::Type type;  // of its part, if it is split
   models::Weight weight;
-  std::string tensor = name;  // of checkpoints: models::saved_name
-  int64_t offset = 0;         // elements from the bucket's start
+  std::vector<std::string> tensors{name};  // of checkpoints: models::saved_names
+  int64_t offset = 0;                      // elements from the bucket's start
 
   // As checkpoints have it, or its rows of a tensor.
   models::Shape tensor_shape() const {

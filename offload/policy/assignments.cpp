@@ -68,25 +68,44 @@ struct Choice {
   std::vector<Action> actions;
 };
 
+// Labels of the values that go one way, also where layers of another kind have others in their
+// place.
+std::vector<std::string> together(const std::string& label) {
+  static const std::vector<std::vector<std::string>> kTogether{
+      {"query_proj", "key_proj", "value_proj"},
+      {"mlpwi_0", "moe_mlpwi_0"},
+      {"mlpwi_1", "moe_mlpwi_1"},
+      {"mlpwo", "moe_mlpwo"},
+      {"moe_routing", "moe_grouping"}};
+  for (const std::vector<std::string>& labels : kTogether)
+    if (std::ranges::find(labels, label) != labels.end()) return labels;
+  return {label};
+}
+
 std::vector<Choice> choices_of(const models::Stage& stage,
                                const std::map<std::string, Action>& fixed) {
-  const std::set<std::string> kQkv{"query_proj", "key_proj", "value_proj"};
-  std::set<std::string> carries = carry_labels(stage), seen;
+  const std::vector<Action> kAny{Action::remat, Action::keep, Action::offload};
+  const std::set<std::string> carries = carry_labels(stage);
+  std::set<std::string> seen;
+  std::map<std::string, size_t> begun;  // the choices of several labels, by the first
   std::vector<Choice> choices;
-  Choice qkv{{}, {Action::remat, Action::keep, Action::offload}};
   for (const Program& program : stage.programs)
     for (const std::string& label : program.labels()) {
       if (!seen.insert(label).second) continue;
-      if (auto one = fixed.find(label); one != fixed.end())
+      if (auto one = fixed.find(label); one != fixed.end()) {
         choices.push_back({{label}, {one->second}});
-      else if (carries.contains(label))
+      } else if (carries.contains(label)) {
         choices.push_back({{label}, {Action::keep, Action::offload}});
-      else if (kQkv.contains(label))
-        qkv.labels.push_back(label);
-      else
-        choices.push_back({{label}, {Action::remat, Action::keep, Action::offload}});
+      } else {
+        const auto [known, is_new] = begun.try_emplace(together(label)[0], choices.size());
+        if (is_new) choices.push_back({{}, kAny});
+        choices[known->second].labels.push_back(label);
+      }
     }
-  if (!qkv.labels.empty()) choices.push_back(qkv);
+  // Those of attention's inputs last: of equal ones the first combination is taken.
+  if (const auto qkv = begun.find(together("query_proj")[0]); qkv != begun.end())
+    std::rotate(choices.begin() + static_cast<std::ptrdiff_t>(qkv->second),
+                choices.begin() + static_cast<std::ptrdiff_t>(qkv->second) + 1, choices.end());
   auto unlabelled = fixed.find(kUnlabelled);
   choices.push_back({{kUnlabelled},
                      unlabelled == fixed.end() ? std::vector{Action::remat, Action::keep}

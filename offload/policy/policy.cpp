@@ -11,7 +11,8 @@
 namespace longshore::offload {
 namespace {
 
-// Labels that stand for the same values in different models: a layer emits one of the lists whole.
+// Labels that stand for the same values in different layers: a model emits one of the lists whole,
+// or several, where it has layers of several kinds.
 struct Group {
   Action action;
   std::vector<std::vector<std::string>> alternatives;
@@ -27,8 +28,9 @@ const std::vector<std::vector<std::string>> kQkv{{"query_proj", "key_proj", "val
                                                  {"qkv_proj"}};
 const std::vector<std::vector<std::string>> kContext{{"context"}};
 const std::vector<std::vector<std::string>> kOut{{"out_proj"}};
-const std::vector<std::vector<std::string>> kMlpIn{{"mlpwi_0", "mlpwi_1"}, {"mlpwi"}};
-const std::vector<std::vector<std::string>> kMlpOut{{"mlpwo"}};
+const std::vector<std::vector<std::string>> kMlpIn{
+    {"mlpwi_0", "mlpwi_1"}, {"mlpwi"}, {"moe_mlpwi_0", "moe_mlpwi_1"}};
+const std::vector<std::vector<std::string>> kMlpOut{{"mlpwo"}, {"moe_mlpwo"}};
 
 const std::vector<Row>& table() {
   using enum Action;
@@ -144,8 +146,18 @@ void require_policy_name(const std::string& name) {
                                        nearest_help(nearest(name, names)));
 }
 
+LayerLabels::LayerLabels(const models::Program& layer) : LayerLabels(std::vector{layer}) {}
+
+LayerLabels::LayerLabels(const std::vector<models::Program>& kinds) {
+  for (const models::Program& kind : kinds)
+    for (const std::string& label : kind.labels())
+      if (!emits(all, label)) all.push_back(label);
+  const std::vector<models::ValueId> inputs = kinds[0].inputs_from(models::Source::input);
+  if (!inputs.empty()) carry = kinds[0][inputs[0]].label;
+}
+
 Policy make_policy(const std::string& name, const std::map<std::string, Action>& custom,
-                   const models::Program& layer) {
+                   const LayerLabels& layers) {
   require_policy_name(name);
   auto row = std::find_if(table().begin(), table().end(),
                           [&](const Row& row) { return row.info.name == name; });
@@ -155,8 +167,7 @@ Policy make_policy(const std::string& name, const std::map<std::string, Action>&
     throw KeyError(custom.begin()->first,
                    "is read only with remat_policy: custom, found remat_policy: " + name);
 
-  std::vector<std::string> labels = layer.labels();
-  std::vector<models::ValueId> inputs = layer.inputs_from(models::Source::input);
+  const std::vector<std::string>& labels = layers.all;
   Policy policy{.name = name, .otherwise = row->otherwise, .actions = custom};
   if (auto unlabelled = policy.actions.extract(kUnlabelled)) {
     policy.otherwise = unlabelled.mapped();
@@ -169,21 +180,21 @@ Policy make_policy(const std::string& name, const std::map<std::string, Action>&
   for (const auto& [label, action] : custom) {
     if (label == kUnlabelled) continue;
     if (!emits(labels, label)) refuse_label(label, "", label, labels);
-    if (action == Action::remat && !inputs.empty() && layer[inputs[0]].label == label)
+    if (action == Action::remat && layers.carry == label)
       throw KeyError(label,
                      "remat is not possible: all else is computed again from it; nearest: device, "
                      "offload");
   }
   for (const Group& group : row->groups) {
-    auto match = std::find_if(group.alternatives.begin(), group.alternatives.end(),
-                              [&](const std::vector<std::string>& alternative) {
-                                return std::all_of(
-                                    alternative.begin(), alternative.end(),
-                                    [&](const std::string& label) { return emits(labels, label); });
-                              });
-    if (match == group.alternatives.end())
-      refuse_label("remat_policy", name + ": ", group.alternatives[0][0], labels);
-    for (const std::string& label : *match) policy.actions[label] = group.action;
+    bool has_one = false;
+    for (const std::vector<std::string>& alternative : group.alternatives) {
+      if (!std::ranges::all_of(alternative,
+                               [&](const std::string& label) { return emits(labels, label); }))
+        continue;
+      has_one = true;
+      for (const std::string& label : alternative) policy.actions[label] = group.action;
+    }
+    if (!has_one) refuse_label("remat_policy", name + ": ", group.alternatives[0][0], labels);
   }
   return policy;
 }

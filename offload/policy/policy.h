@@ -5,6 +5,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "models/ir/program.h"
 #include "offload/memory/memory.h"
@@ -69,12 +70,21 @@ bool may_offload(const std::string& name);
 // Throws KeyError, of the key remat_policy, where `name` is neither a policy's nor kAuto.
 void require_policy_name(const std::string& name);
 
-// The policy called `name` for layers like `layer`. `custom` holds the per-label keys, which only
-// the policy `custom` reads; labels without a key are computed again. Throws ConfigError when the
-// name is unknown, when a named policy speaks of labels the layer does not emit, when a custom key
+// The labels that layers emit, each once, and that of their carry, "" where it has none.
+struct LayerLabels {
+  std::vector<std::string> all;
+  std::string carry;
+
+  LayerLabels(const models::Program& layer);
+  LayerLabels(const std::vector<models::Program>& kinds);  // of one stage
+};
+
+// The policy called `name` for layers with such labels. `custom` holds the per-label keys, which
+// only the policy `custom` reads; labels without a key are computed again. Throws ConfigError when
+// the name is unknown, when a named policy speaks of labels that no layer emits, when a custom key
 // does, when there are custom keys without the policy `custom`, when the carry is to be computed
 // again, or values without a label are to be offloaded.
 Policy make_policy(const std::string& name, const std::map<std::string, Action>& custom,
-                   const models::Program& layer);
+                   const LayerLabels& labels);
 
 }  // namespace longshore::offload

@@ -57,6 +57,11 @@ YarnRopeScaling random_yarn(Random& random) {
           .attention_factor = random.number(0.5, 2)};
 }
 
+// Than the sizes that all have.
+bool has_to_say_more(const Family& family) {
+  return &family == &kMinistral3 || &family == &kGemma4Text || !family.hf.expert_counts.empty();
+}
+
 RopeScaling random_scaling(Random& random) {
   switch (random.integer(0, 3)) {
     case 0:
@@ -119,6 +124,14 @@ DecoderConfig random_model(Random& random, const std::string& type) {
   if (has(kPartialRotaryFactor)) c.partial_rotary_factor = c.head_dim % 4 == 0 ? 0.5 : 1;
   if (c.family->hf.nope_layer_interval > 0)
     for (int64_t layer = 0; layer < c.layers; ++layer) c.rotated.push_back(random.coin());
+  if (!c.family->hf.expert_counts.empty()) {
+    c.experts = random.integer(1, 256);
+    c.experts_per_token = random.integer(1, c.experts);
+  }
+  if (has(kExpertWidth)) c.expert_width = random.integer(1, 4096);
+  if (has(kNormalizesExperts)) c.normalizes_experts = random.coin();
+  if (c.family->hf.has_dense_layers)
+    for (int64_t layer = 0; layer < c.layers; ++layer) c.sparse.push_back(random.coin());
   if (c.family->hf.windows != Windows::by_layer) return c;
   add_windows(random, c);
   if (!c.family->hf.scales_windows && c.rope_scaling != RopeScaling{})
@@ -176,6 +189,13 @@ TEST(HfConfigWriting, AnythingElseIsRefusedAndNeverLost) {
     if (seldom()) c.window_rope_base = 1000;
     if (random.coin()) add_windows(random, c);
     if (seldom()) c.windowed.clear();
+    if (seldom()) {
+      c.experts = random.integer(1, 9);
+      c.experts_per_token = random.integer(1, c.experts);
+      if (random.coin()) c.expert_width = random.integer(1, 99);
+      if (random.coin()) c.sparse = {true, false};
+      c.normalizes_experts = random.coin();
+    }
     try {
       const std::string text = write_hf_config(c);
       ASSERT_EQ(with_defaults_written_out(parse_hf_config(text)), with_defaults_written_out(c))
@@ -236,7 +256,7 @@ TEST(HfConfigReading, TheNormsEpsilonMayBeLeftOut) {
   const std::map<std::string, double> others{
       {"olmo2", 1e-5}, {"olmo3", 1e-5}, {"phi3", 1e-5}, {"glm4", 1.5625e-07}};
   for (const Family* family : families()) {
-    if (family == &kMinistral3 || family == &kGemma4Text) continue;  // which have to say more
+    if (has_to_say_more(*family)) continue;
     const auto other = others.find(family->name);
     EXPECT_EQ(parse_hf_config("{\"model_type\":\"" + std::string(family->name) + "\"," +
                               R"("vocab_size":10,"hidden_size":8,"num_hidden_layers":2,)"
@@ -322,7 +342,7 @@ DecoderConfig small_model(const std::string& type, const std::string& more,
 TEST(HfConfigReading, WhatTransformersDoesNotReadChangesNothing) {
   for (const Family* family : families()) {
     const std::string type = family->name;
-    if (family == &kMinistral3 || family == &kGemma4Text) continue;  // which have to say more
+    if (has_to_say_more(*family)) continue;
     const DecoderConfig plain = small_model(type, "");
     for (const char* key :
          {R"("is_llama_config":true)", R"("rope_interleaved":false)", R"("max_sequence_length":9)",

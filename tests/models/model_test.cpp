@@ -420,6 +420,8 @@ TEST(Decoder, WeightsDecayAndStartAsTheirKindDoes) {
       DecoderConfig config = small_llama();
       config.family = family;
       config.attention_bias = config.mlp_bias = true;
+      const bool has_experts = !family->layer.experts.router.empty();
+      if (has_experts) config.experts = config.experts_per_token = 2;
       config.lora = {.rank = rank, .targets = lora_targets(family->layer)};
       const Model model = decoder(config);
       int matrices = 0, biases = 0, norms = 0;
@@ -427,7 +429,7 @@ TEST(Decoder, WeightsDecayAndStartAsTheirKindDoes) {
         for (ValueId id : stage.programs[0].inputs_from(Source::weight)) {
           const Value& value = stage.programs[0][id];
           const auto& [decay, init] = std::pair(value.weight->decay, value.weight->init);
-          const bool is_matrix = value.type.shape.rank() == 2;
+          const bool is_matrix = value.type.shape.rank() >= 2;
           EXPECT_EQ(decay, is_matrix ? Decay::yes : Decay::no) << value.name;
           if (value.name.ends_with(".bias") || value.name.ends_with("lora_B.weight")) {
             EXPECT_EQ(init.kind, Init::Kind::zeros) << value.name;
@@ -445,12 +447,12 @@ TEST(Decoder, WeightsDecayAndStartAsTheirKindDoes) {
             ++norms;
           }
         }
-      EXPECT_EQ(matrices, config.tied_embeddings ? 8 + 1 : 7 + 2);
-      EXPECT_EQ(biases, family == &kGlm4 ? 6 : 7);
+      EXPECT_EQ(matrices, (config.tied_embeddings ? 8 + 1 : 7 + 2) + has_experts);
+      EXPECT_EQ(biases, has_experts ? 4 : family == &kGlm4 ? 6 : 7);
       const bool is_around = family == &kGemma2 || family == &kGemma3Text || family == &kGlm4 ||
                              family == &kGemma4Text;
       const bool has_qk_norms = family == &kQwen3 || family == &kGemma3Text || family == &kOlmo2 ||
-                                family == &kOlmo3 || family == &kGemma4Text;
+                                family == &kOlmo3 || family == &kGemma4Text || family == &kQwen3Moe;
       const int scalars = family == &kGemma4Text ? 1 : 0;
       EXPECT_EQ(norms, (is_around ? 5 : 3) + (has_qk_norms ? 2 : 0) + scalars);
     }
@@ -502,8 +504,12 @@ TEST(MainStage, IsTheOnlyScanOrTheOneThatIsNamed) {
   EXPECT_THROW(main_stage(model), InternalError);
 }
 
-TEST(Llama, EmitsEachLabelOnce) {
-  std::vector<std::string> emitted = decoder(small_llama()).stages[1].programs[0].labels(), known;
+TEST(Decoder, EmitsEachLabelOnce) {
+  DecoderConfig config = small_llama();
+  config.family = &kQwen3Moe;
+  config.experts = config.experts_per_token = 2;
+  config.sparse = {true, false};
+  std::vector<std::string> emitted = labels(decoder(config)), known;
   for (const LabelInfo& label : kDecoderLabels) known.emplace_back(label.name);
   std::ranges::sort(emitted);
   std::ranges::sort(known);

@@ -40,13 +40,15 @@ RECIPES = [("llama3_8b_finetune", "llama3_8b", "bytelevel_bpe_llama3", FLOAT32),
 FAMILIES = {"olmo2_1b": [], "olmo3_7b": ["sliding_window_size=32", "full_attention_period=2"],
             "smollm3_3b": ["nope_layer_interval=2"], "phi4_14b": [], "glm4_9b": [], "granite3.3_2b": [],
             "ministral3_3b": ["rope_original_max_position_embeddings=32"],
+            "mixtral_8x7b": ["num_experts=4"],
+            "qwen3_30b_a3b": ["num_experts=3", "num_experts_per_tok=2", "base_moe_mlp_dim=32"],
             "gemma4_31b": ["sliding_window_size=32", "full_attention_period=2", "global_head_dim=32",
                            "global_num_kv_heads=1"],
             "gemma4_e2b": ["sliding_window_size=32", "full_attention_period=2", "global_head_dim=32",
                            "num_kv_shared_layers=1", "hidden_size_per_layer_input=8"]}
 RECIPES += [(recipe, model, "bytelevel_bpe_llama3", [*FLOAT32, "gradient_accumulation_steps=1", "chat_template=llama3"])
             for model in FAMILIES for recipe in ("finetune", "lora")]
-FROZEN = {"attention": lambda name: "self_attn" not in name, "lora": lambda name: "_proj.weight" not in name,
+FROZEN = {"attention": lambda name: "self_attn" not in name, "lora": lambda name: "_proj.weight" not in name or "experts" in name,
           "finetune": lambda name: name.endswith("layer_scalar")}
 
 
@@ -85,7 +87,7 @@ def expect_same_logits(loaded_folder, probe, probed, work):
     run(probe, *probed, "--inputs", work / "inputs.safetensors", "--out", work / "out.safetensors", "backend=cpu")
     found = load_file(work / "out.safetensors")["logits"]
     loaded, report = transformers.AutoModelForCausalLM.from_pretrained(
-        loaded_folder, attn_implementation="eager", dtype=torch.float32, output_loading_info=True)
+        loaded_folder, attn_implementation="eager", experts_implementation="eager", dtype=torch.float32, output_loading_info=True)
     for kind, names in report.items():
         assert not names, f"{loaded_folder}: {kind}: {names}"
     with torch.no_grad():

@@ -51,7 +51,7 @@ void measure_step(const models::DecoderConfig& config, Measured measured, Backen
               .optimizers = {{.states = states_of(optimizer, models::StateFormat::float32)}}});
   StepPlans plans =
       plan_step(model, layout,
-                {.policy = offload::make_policy(offload::kFull, {}, main_stage(model).programs[0]),
+                {.policy = offload::make_policy(offload::kFull, {}, main_stage(model).programs),
                  .optimizer = OptimizerOptions{.optimizers = {optimizer}, .lane = update_lane}},
                 backend.target());
   const offload::Plan& plan = plans.plans[0];

@@ -89,7 +89,7 @@ struct Config {
   bool use_multimodal = false;
   // What images are read with; `images` and `family` follow from other keys.
   models::VisionConfig vision;
-  std::vector<std::string> layer_types, no_rope_layers;
+  std::vector<std::string> layer_types, no_rope_layers, mlp_only_layers;
   RopeType rope_type = RopeType::unscaled;
   double rope_factor = 1;
   double rope_low_freq_factor = 1;

@@ -40,6 +40,13 @@ void set_rotated(const models::DecoderConfig& decoder, Config& config) {
     config.no_rope_layers.emplace_back(has_rope(decoder, layer) ? "1" : "0");
 }
 
+// Which layers have no experts.
+void set_dense(const models::DecoderConfig& decoder, Config& config) {
+  config.mlp_only_layers.clear();
+  for (int64_t layer = 0; decoder.experts > 0 && layer < decoder.layers; ++layer)
+    if (!has_experts(decoder, layer)) config.mlp_only_layers.push_back(std::to_string(layer));
+}
+
 void set_vision(const std::optional<models::VisionConfig>& vision, Config& config) {
   config.use_multimodal = vision.has_value();
   if (vision) config.vision = *vision;
@@ -119,6 +126,7 @@ void set_model_keys(const models::DecoderConfig& decoder, Config& config) {
     set_value(*field, value(*field, decoder), config.model);
   set_windows(decoder, config);
   set_rotated(decoder, config);
+  set_dense(decoder, config);
   set_rope(decoder.rope_scaling, config);
   set_vision(decoder.vision, config);
 }

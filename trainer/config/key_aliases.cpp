@@ -232,7 +232,7 @@ namespace {
 const std::map<std::string, std::string>& reasons_by_other_name() {
   static const std::string
       kNoMesh = "not offered: devices share data and weights alone",
-      kNoExperts = "not offered: mixtures of experts",
+      kNoExperts = "not offered: every device has all experts",
       kNoServices = "not offered: records are files of the run's folder",
       kNoQuantization = "not offered: products of fewer than 16 bits",
       kNoOptimizer = "not offered: opt_type is adamw, lion or sgd",
@@ -261,7 +261,6 @@ const std::map<std::string, std::string>& reasons_by_other_name() {
       {"attention_dropout", kNoDropout},
       {"attention_dropout_rate", kNoDropout},
       {"attn_implementation", kAttention},
-      {"base_moe_mlp_dim", kNoExperts},
       {"bf16_full_eval", kNothing},
       {"bnb_4bit_compute_dtype", kNoQuantization},
       {"bnb_4bit_quant_type", kNoQuantization},
@@ -362,8 +361,6 @@ const std::map<std::string, std::string>& reasons_by_other_name() {
       {"neftune_noise_alpha", kNoNoise},
       {"nnodes", kLauncher},
       {"noisy_embedding_alpha", kNoNoise},
-      {"num_experts", kNoExperts},
-      {"num_experts_per_tok", kNoExperts},
       {"num_nodes", kLauncher},
       {"num_workers", kNothing},
       {"optim_args", "leave it out: an optimizer's numbers are keys of their own, as adam_b1 is"},

@@ -156,6 +156,8 @@ std::vector<Key> model_keys() {
       {"no_rope_layers", model, ListKey{&Config::no_rope_layers, "1 or 0", {}},
        "smollm3: for each layer whether it has RoPE, 1, or not, 0; none: as nope_layer_interval "
        "says"},
+      {"mlp_only_layers", model, ListKey{&Config::mlp_only_layers, "numbers of layers", {}},
+       "qwen3_moe: the layers, counted from 0, that have a dense MLP and no experts"},
       {"rope_type", model,
        choice<&Config::rope_type>({"default", "linear", "llama3", "yarn", "proportional"}),
        "how RoPE's frequencies are scaled in layers without a window"},

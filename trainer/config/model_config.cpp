@@ -1,5 +1,7 @@
 #include "trainer/config/model_config.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "models/families/toys.h"
 #include "models/ops/kernels/onednn_matmul.h"
@@ -74,6 +76,9 @@ models::DecoderConfig decoder_config(const Config& config, models::Target target
   decoder.windowed = windowed(config);
   for (const std::string& rotated : config.no_rope_layers)
     decoder.rotated.push_back(rotated == "1");
+  for (int64_t layer = 0; !config.mlp_only_layers.empty() && layer < decoder.layers; ++layer)
+    decoder.sparse.push_back(std::ranges::find(config.mlp_only_layers, std::to_string(layer)) ==
+                             config.mlp_only_layers.end());
   decoder.lora = lora_config(config);
   if (config.use_multimodal) decoder.vision = vision_config(config);
   decoder.segments = config.dataset_type == DatasetType::documents && config.packing;
@@ -105,6 +110,10 @@ models::Model unmasked_model(const Config& config, models::Target target) {
 }  // namespace
 
 models::Model make_model(const Config& config, models::Target target) {
+  if (config.model.experts > 0 && models::is_cuda(target))
+    throw ConfigError(location(config, "num_experts") + ": found " +
+                      std::to_string(config.model.experts) +
+                      ", expected none on a GPU: experts are for the CPU so far");
   models::Model model = unmasked_model(config, target);
   apply_mask(config, model);
   return model;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <iterator>
 #include <set>
 #include <string>
 #include <vector>
@@ -55,7 +56,8 @@ std::vector<std::string> names_of(const models::Model& model) {
     for (size_t layer = 0; layer < stage.layers.size(); ++layer) {
       const models::Program& program = stage.program(layer);
       for (models::ValueId id : program.inputs_from(models::Source::weight))
-        names.push_back(saved_name(stage, static_cast<int>(layer), program[id]));
+        std::ranges::copy(saved_names(stage, static_cast<int>(layer), program[id]),
+                          std::back_inserter(names));
     }
   return names;
 }
@@ -85,6 +87,26 @@ std::string nearest_word(const std::string& expression, const std::vector<std::s
   return "";
 }
 
+// Experts of a layer are one parameter, which trains or does not.
+void refuse_parts(const Config& config, const models::Model& model,
+                  const std::set<std::string>& found) {
+  for (const models::Stage& stage : model.stages)
+    for (size_t layer = 0; layer < stage.layers.size(); ++layer) {
+      const models::Program& program = stage.program(static_cast<int>(layer));
+      for (models::ValueId id : program.inputs_from(models::Source::weight)) {
+        const std::vector<std::string> names =
+            saved_names(stage, static_cast<int>(layer), program[id]);
+        const auto trains = [&](const std::string& name) { return found.contains(name); };
+        if (const auto count = std::ranges::count_if(names, trains);
+            count > 0 && count < std::ssize(names))
+          throw ConfigError(location(config, kKey) + ": found in the names of " +
+                            std::to_string(count) + " of the " + std::to_string(names.size()) +
+                            " experts' matrices such as " + *std::ranges::find_if(names, trains) +
+                            ", expected all or none");
+      }
+    }
+}
+
 }  // namespace
 
 void apply_mask(const Config& config, models::Model& model) {
@@ -105,6 +127,7 @@ void apply_mask(const Config& config, models::Model& model) {
     expression.refuse("expected what is found in the name of a parameter, as in " + join(examples) +
                       nearest_help(nearest_word(text, names)));
   }
+  refuse_parts(config, model, found);
   set_trainable(model, [&](const std::string& name) {
     return models::is_lora_weight(name) || found.contains(name);
   });

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/integer.h"
 #include "base/nearest.h"
 #include "base/printable.h"
 #include "base/text.h"
@@ -113,6 +114,20 @@ void check_model(const Config& config) {
       refuse(config, "base_num_query_heads", "a multiple of " + described(config, heads->key));
   if (models::head_dim(config.model, false) % 2 != 0)
     refuse(config, "global_head_dim", "an even number");
+  for (const std::string& text : config.mlp_only_layers) {
+    const std::optional<int64_t> layer = integer<int64_t>(text);
+    if (!layer || *layer < 0 || *layer >= config.model.layers || text != std::to_string(*layer))
+      refuse(config, "mlp_only_layers",
+             "numbers of layers, 0 to " + std::to_string(config.model.layers - 1));
+  }
+  const bool has_experts = !config.model.family->layer.experts.router.empty();
+  if ((config.model.experts > 0) != has_experts) {
+    refuse(config, "num_experts",
+           (has_experts ? "at least 1 with " : "0 with ") + described(config, "model_type"));
+  }
+  if (config.model.experts > 0 &&
+      (config.model.experts_per_token < 1 || config.model.experts_per_token > config.model.experts))
+    refuse(config, "num_experts_per_tok", "1 to " + described(config, "num_experts"));
   models::DecoderConfig layers = config.model;
   layers.windowed = windowed(config);
   if (const std::optional<int64_t> layer = models::layer_without_keys(layers))

@@ -164,9 +164,9 @@ offload::LayoutOptions layout_options(const Config& config, int64_t rank) {
 
 StepOptions step_options(const RunSpec& spec, const models::Model& model) {
   const Config& config = spec.config();
-  const models::Program& layer = main_stage(model).programs[0];
+  const offload::LayerLabels labels(main_stage(model).programs);
   auto policy = [&](const std::map<std::string, Action>& custom) {
-    return with_origin(config, [&] { return make_policy(config.remat_policy, custom, layer); });
+    return with_origin(config, [&] { return make_policy(config.remat_policy, custom, labels); });
   };
   offload::StagePolicy layers{
       .first = policy(actions_in_first_layers(config)), .offload_layers = {}, .others = {}};
@@ -178,7 +178,7 @@ StepOptions step_options(const RunSpec& spec, const models::Model& model) {
   const auto tower = std::ranges::find(model.stages, models::kVisionStage, &models::Stage::name);
   if (tower != model.stages.end())
     options.policy.by_stage[tower->name] = {
-        .first = offload::make_policy(config.remat_policy_for_vit, {}, tower->programs[0]),
+        .first = offload::make_policy(config.remat_policy_for_vit, {}, tower->programs),
         .offload_layers = {},
         .others = {}};
   // The gradients of toy_a are the result.

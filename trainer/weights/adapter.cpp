@@ -158,7 +158,9 @@ std::vector<float> Adapter::read(const std::string& tensor) const {
 }
 
 void Adapter::read(const Parameter& parameter, int64_t first, std::span<float> values) const {
-  read(parameter.tensor, SavedTensors::first_element(parameter) + first, values);
+  SavedTensors::for_each_run(parameter, first, values,
+                             [&](const std::string& tensor, int64_t from_element,
+                                 std::span<float> run) { read(tensor, from_element, run); });
 }
 
 void Adapter::read(const std::string& tensor, int64_t first, std::span<float> values) const {
@@ -191,9 +193,8 @@ void write_adapter(const fs::path& folder, const LoraConfig& config, const std::
   tensors = data::sorted_as_safetensors(std::move(tensors));
   data::SafetensorsWriter writer(folder / kTensorFile, tensors);
   for (const data::SafetensorsInfo& tensor : tensors) {
-    for (const Parameter* part : by_name.at(tensor.name)->parts) {
-      const std::vector<float> values =
-          read_weights(layout, *part, arguments, {0, part->tensor_shape().count()});
+    for (const auto& [parameter, first, count] : by_name.at(tensor.name)->parts) {
+      const std::vector<float> values = read_weights(layout, *parameter, arguments, {first, count});
       data::require_finite({tensor, std::as_bytes(std::span(values))});
       writer.append(tensor.name, std::as_bytes(std::span(values)));
     }

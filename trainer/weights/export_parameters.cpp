@@ -50,23 +50,21 @@ void export_parameters(const std::filesystem::path& to, const TrainedModel& trai
   for (const SavedTensor& tensor : saved.all())
     tensors.push_back(
         {.name = tensor.name, .dtype = file_dtype(dtype), .shape = tensor.shape.sizes()});
-  auto append_part = [&](const data::SafetensorsInfo& info, const offload::Parameter& part,
+  auto append_part = [&](const data::SafetensorsInfo& info, const SavedPart& part,
                          data::SafetensorsWriter& writer) {
     const bool trains =
-        layout.bucket(layout.by_name.at(part.name)).trainable == models::Trainable::yes;
-    for_each_piece(part.tensor_shape().count(), kWeightPieceElements,
-                   [&](int64_t first, int64_t count) {
-                     const std::vector<float> values =
-                         read_weights(layout, part, trained.arguments, {first, count});
-                     const data::SafetensorsTensor piece{{.name = info.name, .shape = {}},
-                                                         std::as_bytes(std::span(values))};
-                     if (trains) data::require_finite(piece);
-                     append_converted(piece, info.dtype, writer);
-                   });
+        layout.bucket(layout.by_name.at(part.parameter->name)).trainable == models::Trainable::yes;
+    for_each_piece(part.count, kWeightPieceElements, [&](int64_t first, int64_t count) {
+      const std::vector<float> values =
+          read_weights(layout, *part.parameter, trained.arguments, {part.first + first, count});
+      const data::SafetensorsTensor piece{{.name = info.name, .shape = {}},
+                                          std::as_bytes(std::span(values))};
+      if (trains) data::require_finite(piece);
+      append_converted(piece, info.dtype, writer);
+    });
   };
   auto append_data = [&](const data::SafetensorsInfo& info, data::SafetensorsWriter& writer) {
-    for (const offload::Parameter* part : saved.find(info.name)->parts)
-      append_part(info, *part, writer);
+    for (const SavedPart& part : saved.find(info.name)->parts) append_part(info, part, writer);
   };
   write_hf_folder(to, {.files = {config_text(trained, dtype), trained.files.others},
                        .tensors = tensors,

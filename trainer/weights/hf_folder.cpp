@@ -94,8 +94,9 @@ void check_tensors(const fs::path& folder, const offload::ParameterLayout& layou
       std::string shape;
       for (int64_t size : weights.at(name).shape)
         shape += (shape.empty() ? "" : ",") + std::to_string(size);
-      problems.add(fmt::format("{} is [{}], expected {}", excerpt(name), shape,
-                               models::text({tensor.shape, tensor.parts[0]->type.dtype})));
+      problems.add(
+          fmt::format("{} is [{}], expected {}", excerpt(name), shape,
+                      models::text({tensor.shape, tensor.parts[0].parameter->type.dtype})));
     }
   }
   for (const std::string& name : names) {

@@ -76,6 +76,8 @@ std::vector<std::string> differences(const DecoderConfig& one, const DecoderConf
   if (here.layers == there.layers && here.rotated != there.rotated)
     lines.emplace_back(
         "nope_layer_interval, no_rope_layers: other layers have RoPE in the checkpoint");
+  if (here.layers == there.layers && here.sparse != there.sparse)
+    lines.emplace_back("mlp_only_layers: other layers have experts in the checkpoint");
   return lines;
 }
 
@@ -127,12 +129,15 @@ std::string load_weights(const WeightSources& from, const DecoderConfig& model,
       layout,
       [&](const Parameter& parameter, int64_t first, std::span<float> values) {
         if (models::is_lora_weight(parameter.name)) return fill_adapter(parameter, first, values);
-        data::NonFinite found =
-            data::to_float32(opened.of_model.at(parameter.tensor),
-                             SavedTensors::first_element(parameter) + first, values);
-        std::lock_guard lock(counting);
-        odd.nan_count += found.nan_count;
-        odd.infinity_count += found.infinity_count;
+        SavedTensors::for_each_run(
+            parameter, first, values,
+            [&](const std::string& tensor, int64_t from_element, std::span<float> run) {
+              const data::NonFinite found =
+                  data::to_float32(opened.of_model.at(tensor), from_element, run);
+              std::lock_guard lock(counting);
+              odd.nan_count += found.nan_count;
+              odd.infinity_count += found.infinity_count;
+            });
       },
       arguments, copies);
   int64_t elements = 0;

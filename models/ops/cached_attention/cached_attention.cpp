@@ -94,7 +94,7 @@ const Op append_to_cache_op{.name = "append_to_cache",
                             .cost = cost_append,
                             .reuse = reuse_cache,
                             .cpu = {append_to_cache_cpu},
-                            .cuda = {append_to_cache_composed},
+                            .cuda = {append_to_cache_composed, append_to_cache_composed_workspace},
                             .reference = {append_to_cache_composed}};
 
 const Op cached_attention_op{

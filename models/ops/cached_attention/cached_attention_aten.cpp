@@ -30,6 +30,12 @@ void append_to_cache_composed(const KernelCall& call) {
   for (int64_t b = 0; b < shape[0]; ++b) cache[b].index_copy_(0, positions[b], rows[b]);
 }
 
+// Positions, with as many bytes as ATen's indices have.
+int64_t append_to_cache_composed_workspace(const std::any&, std::span<const Type> in,
+                                           std::span<const Type>) {
+  return allocated_bytes(2 * in[2].bytes()) + (1 << 14);
+}
+
 void cached_attention_composed(const KernelCall& call) {
   const Types types = types_of(call.in);
   const CachedAttentionSizes s(call.attrs, types);

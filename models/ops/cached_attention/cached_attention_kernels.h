@@ -24,6 +24,8 @@ int64_t cached_attention_cpu_workspace(const std::any& attrs, std::span<const Ty
 
 // ATen compositions, on either device.
 void append_to_cache_composed(const KernelCall& call);
+int64_t append_to_cache_composed_workspace(const std::any& attrs, std::span<const Type> in,
+                                           std::span<const Type> out);
 void cached_attention_composed(const KernelCall& call);
 int64_t cached_attention_composed_workspace(const std::any& attrs, std::span<const Type> in,
                                             std::span<const Type> out);

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/matmul.h>
+#include <ATen/ops/zeros_like.h>
 #include <omp.h>
 
 #include <algorithm>
@@ -272,15 +273,14 @@ at::Tensor rows_of(const KernelCall& call, int64_t expert, int64_t rows, at::Sca
 void sum_of_experts(const KernelCall& call, bool is_input_grad) {
   const auto wide = compute_type(call.in[0]);
   at::Tensor x = tensor(call, call.in[0]).to(wide), all = matrices(call, call.in[1]);
-  at::Tensor sum;
-  if (call.in.size() > 3) sum = tensor(call, call.in[3]).to(wide);
+  at::Tensor out = tensor(call, call.out[0]), sum = at::zeros_like(out, wide);
+  if (call.in.size() > 3) sum.copy_(tensor(call, call.in[3]));
   for (int64_t expert = 0; expert < all.size(0); ++expert) {
     at::Tensor matrix = all[expert].to(wide);
-    at::Tensor part =
-        at::matmul(x * rows_of(call, expert, x.size(0), wide), is_input_grad ? matrix : matrix.t());
-    sum = sum.defined() ? sum + part : part;
+    sum.add_(at::matmul(x * rows_of(call, expert, x.size(0), wide),
+                        is_input_grad ? matrix : matrix.t()));
   }
-  tensor(call, call.out[0]).copy_(sum);
+  out.copy_(sum);
 }
 
 void run_composed(const KernelCall& call) { sum_of_experts(call, false); }
@@ -299,11 +299,11 @@ void run_weight_grad_composed(const KernelCall& call) {
     all[expert].add_(at::matmul((dy * rows_of(call, expert, dy.size(0), wide)).t(), x));
 }
 
-// Wide copies of all, and of the rows of one expert; their products and the sum.
+// Wide copies, those of an expert's rows, their product and the sum.
 int64_t workspace_composed(const std::any&, std::span<const Type> in, std::span<const Type> out) {
-  int64_t bytes = 1 << 20;
-  for (const Type& type : in) bytes += 3 * wide_bytes(type);
-  return bytes + 3 * wide_bytes(out[0]);
+  int64_t bytes = 4 * wide_bytes(out[0]) + (1 << 20);
+  for (const Type& type : in) bytes += 4 * wide_bytes(type);
+  return bytes;
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ std::vector<NamedPolicy> named_policies(const models::Stage& stage, const Hardwa
   std::vector<NamedPolicy> named;
   for (const offload::PolicyInfo& info : offload::policies()) try {
       if (info.name == offload::kCustom) continue;
-      const Policy policy = offload::make_policy(info.name, {}, stage.programs[0]);
+      const Policy policy = offload::make_policy(info.name, {}, stage.programs);
       named.push_back({info.name, assign(stage, policy, hardware),
                        assign(stage, policy.kept_on_device(), hardware)});
     } catch (const ConfigError&) {
@@ -35,10 +35,10 @@ std::shared_ptr<const LayerChoices> layer_choices(
     int64_t micro_batches, const Hardware& hardware) {
   const models::Stage& stage = main_stage(model);
   offload::make_policy(offload::kCustom, fixed,
-                       stage.programs[0]);  // throws if they do not suit the model
+                       stage.programs);  // throws if they do not suit the model
   auto choices = std::make_shared<LayerChoices>(LayerChoices{
       .assignments = offload::assignments(stage, fixed, hardware),
-      .full = assign(stage, offload::make_policy(offload::kFull, {}, stage.programs[0]), hardware),
+      .full = assign(stage, offload::make_policy(offload::kFull, {}, stage.programs), hardware),
       .layers = static_cast<int>(stage.layers.size()),
       .micro_batches = micro_batches});
   choices->count_for_all = choices->assignments.size();

@@ -223,7 +223,7 @@ class Probe {
     for (const SavedIn in : {SavedIn::model, SavedIn::adapter}) {
       const SavedTensors saved(layout_, in);
       for (const SavedTensor& tensor : saved.all())
-        if (bucket_of(*tensor.parts[0]).trainable == models::Trainable::yes)
+        if (bucket_of(*tensor.parts[0].parameter).trainable == models::Trainable::yes)
           results[gradient_name(tensor.name)] = {tensor.shape,
                                                  [=, this] { return gradient(tensor); }};
     }
@@ -235,12 +235,12 @@ class Probe {
 
   std::vector<float> gradient(const SavedTensor& tensor) const {
     std::vector<float> values;
-    for (const offload::Parameter* part : tensor.parts) {
-      const offload::Bucket& bucket = bucket_of(*part);
-      const models::Type type{part->type.shape, dtype(bucket, Copy::gradient)};
+    for (const auto& [parameter, first, count] : tensor.parts) {
+      const offload::Bucket& bucket = bucket_of(*parameter);
+      const models::Type type{{count}, dtype(bucket, Copy::gradient)};
       const std::vector<float> own =
           read_floats(arguments_, argument_name(bucket, Copy::gradient), type,
-                      part->offset * models::size_bytes(type.dtype));
+                      (parameter->offset + first) * models::size_bytes(type.dtype));
       values.insert(values.end(), own.begin(), own.end());
     }
     return values;
