@@ -128,6 +128,12 @@ void check_model(const Config& config) {
   if (config.model.experts > 0 &&
       (config.model.experts_per_token < 1 || config.model.experts_per_token > config.model.experts))
     refuse(config, "num_experts_per_tok", "1 to " + described(config, "num_experts"));
+  // Rows of experts are numbered in 32 bits.
+  if (config.per_device_batch_size * config.max_target_length * config.model.experts_per_token >
+      INT32_MAX)
+    refuse(config, "num_experts_per_tok",
+           "fewer than 2^31 rows with " + described(config, "per_device_batch_size") + " and " +
+               described(config, "max_target_length"));
   models::DecoderConfig layers = config.model;
   layers.windowed = windowed(config);
   if (const std::optional<int64_t> layer = models::layer_without_keys(layers))

@@ -508,6 +508,23 @@ TEST_F(ConfigTest, ContradictionsNameBothKeysAndTheirOrigins) {
   EXPECT_EQ(fault("", {"num_kv_shared_layers=2"}),
             "command line num_kv_shared_layers: found 2, expected fewer: no layer before those has "
             "keys for layer 0");
+  EXPECT_EQ(
+      fault("", {"num_experts=4"}),
+      "command line num_experts: found 4, expected 0 with model_type = llama (configs/test.yml:1)");
+  EXPECT_EQ(fault("", {"model_type=mixtral"}),
+            "default num_experts: found 0, expected at least 1 with model_type = mixtral (command "
+            "line)");
+  EXPECT_EQ(fault("", {"model_type=mixtral", "num_experts=4", "num_experts_per_tok=5"}),
+            "command line num_experts_per_tok: found 5, expected 1 to num_experts = 4 (command "
+            "line)");
+  EXPECT_EQ(fault("", {"model_type=mixtral", "num_experts=256", "num_experts_per_tok=256",
+                       "per_device_batch_size=1024", "max_target_length=16384"}),
+            "command line num_experts_per_tok: found 256, expected fewer than 2^31 rows with "
+            "per_device_batch_size = 1024 (command line) and max_target_length = 16384 (command "
+            "line)");
+  EXPECT_EQ(fault("", {"model_type=qwen3_moe", "num_experts=4", "num_experts_per_tok=1",
+                       "mlp_only_layers=[99]"}),
+            "command line mlp_only_layers: found [\"99\"], expected numbers of layers, 0 to 1");
   EXPECT_EQ(fault("", {"head_dim=15"}), "command line head_dim: found 15, expected an even number");
   EXPECT_EQ(fault("rope_factor: 8\n"),
             "configs/test.yml:12 rope_factor: found 8, expected 1 with rope_type = default "
