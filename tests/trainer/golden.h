@@ -22,6 +22,11 @@ namespace longshore::trainer {
 
 // |got - reference| <= abs + rel * max|reference|, but for one element or `outlier_fraction` of
 // them, if that is more, which may be off by `outlier_abs`.
+// Whether rounding may send a token to another expert, whose result is another.
+inline bool is_routed(const nlohmann::json& description) {
+  return description.contains("routing_margin");
+}
+
 struct Tolerance {
   double abs = 0, rel = 0;
   double outlier_fraction = 0, outlier_abs = 0;

@@ -182,6 +182,7 @@ TEST_P(DecodingOf, LogitsAreTransformers) {
 TEST_P(DecodingOf, Bfloat16IsAsNearAsTransformers) {
   if (!has_bfloat16_here()) GTEST_SKIP() << "oneDNN has no bfloat16 products on this CPU";
   Golden golden(GetParam());
+  if (is_routed(golden.description)) GTEST_SKIP() << "a token may go to another expert";
   Loaded loaded(golden.folder, {.dtype = Dtype::bfloat16});
   double off = golden.description["measured_bf16"]["logits"]["max_rel_to_tensor_max"];
   golden.expect("logits", all_logits(loaded, golden), {.rel = 2 * off});
