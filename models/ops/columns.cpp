@@ -70,32 +70,32 @@ LONGSHORE_SIMD void add_row(const bfloat16* x, const bfloat16* y, bfloat16* out,
 }
 
 void run_take_cpu(const KernelCall& call) {
-  const auto [first, count, of] = columns_of(call.attrs);
+  const Columns c = columns_of(call.attrs);
   with_float_type(call.out[0].type.dtype, [&]<class T>(T) {
     parallel_ranges(call.out[0].type.shape.rows(), [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row)
-        std::memcpy(call.out[0].as<T>() + row * count, call.in[0].as<T>() + row * of + first,
-                    count * sizeof(T));
+        std::memcpy(call.out[0].as<T>() + row * c.count, call.in[0].as<T>() + row * c.of + c.first,
+                    c.count * sizeof(T));
     });
   });
 }
 
 void run_add_cpu(const KernelCall& call) {
-  const auto [first, count, of] = columns_of(call.attrs);
+  const Columns c = columns_of(call.attrs);
   const bool has_sum = call.in.size() > 1;
   with_float_type(call.out[0].type.dtype, [&]<class T>(T) {
     parallel_ranges(call.out[0].type.shape.rows(), [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
-        T* out = call.out[0].as<T>() + row * of;
-        const T* dy = call.in[0].as<T>() + row * count;
+        T* out = call.out[0].as<T>() + row * c.of;
+        const T* dy = call.in[0].as<T>() + row * c.count;
         if (!has_sum) {
-          std::memset(out, 0, of * sizeof(T));
-          std::memcpy(out + first, dy, count * sizeof(T));
+          std::memset(out, 0, c.of * sizeof(T));
+          std::memcpy(out + c.first, dy, c.count * sizeof(T));
           continue;
         }
-        const T* sum = call.in[1].as<T>() + row * of;
-        if (sum != out) std::memcpy(out, sum, of * sizeof(T));
-        add_row(sum + first, dy, out + first, count);
+        const T* sum = call.in[1].as<T>() + row * c.of;
+        if (sum != out) std::memcpy(out, sum, c.of * sizeof(T));
+        add_row(sum + c.first, dy, out + c.first, c.count);
       }
     });
   });
