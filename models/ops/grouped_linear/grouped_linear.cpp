@@ -106,9 +106,9 @@ std::string print_weight_grad(const std::any& attrs) {
 
 // --- CPU
 
-// Rows of a product: the last block of an expert's has fewer. So there are at most so many
-// descriptions of a product, whatever the router says.
-constexpr int64_t kBlockRows = 512;
+// Most rows of a product, so that there are so many descriptions of it at most, whatever the router
+// says. An expert's rows are divided evenly.
+constexpr int64_t kBlockRows = 1024;
 // Rows of an expert, on average, from which on a product has all threads. Below, each expert has
 // one.
 constexpr int64_t kRowsForAllThreads = 64;
@@ -125,14 +125,11 @@ struct Block {
 // f(block) for each block of the expert's rows in turn; for a block without rows where it has none.
 template <class F>
 void for_each_block(const int32_t* ends, int64_t expert, F f) {
-  const int64_t end = ends[expert];
-  int64_t begin = expert == 0 ? 0 : ends[expert - 1];
-  const int64_t first = begin;
-  do {
-    const int64_t block_end = std::min(begin + kBlockRows, end);
-    f(Block{expert, begin, block_end, begin == first});
-    begin = block_end;
-  } while (begin < end);
+  const int64_t first = expert == 0 ? 0 : ends[expert - 1], rows = ends[expert] - first;
+  const int64_t blocks = std::max<int64_t>(1, ceil_div(rows, kBlockRows));
+  for (int64_t block = 0; block < blocks; ++block)
+    f(Block{expert, first + rows * block / blocks, first + rows * (block + 1) / blocks,
+            block == 0});
 }
 
 // f(block, workspace) for all, with the threads that threads_of() says.
