@@ -300,10 +300,6 @@ QueryKeyValue query_key_value(const DecoderConfig& c, Var n, const LayerInputs& 
   return {q, k, v};
 }
 
-struct KeysAndValues {
-  Var keys, values;
-};
-
 // What layers that share them know them by: those with a window share theirs, and those without.
 KeysAndValues of_earlier_layer(Trace& t, const LayerKind& kind, const Type& type) {
   return {t.earlier_layer(kind.has_window ? kWindowKeys : kGlobalKeys, type),
@@ -345,8 +341,8 @@ Attended attention_block(const DecoderConfig& c, Var n, const LayerInputs& in,
     if (k)
       attended.own = {append_to_cache(*k, t.state("key_cache", type), positions),
                       append_to_cache(*v, t.state("value_cache", type), positions)};
-    const auto [keys, values] = attended.own ? *attended.own : of_earlier_layer(t, kind, type);
-    context = cached_attention(q, {keys, values}, positions, options, spans);
+    const KeysAndValues cache = attended.own ? *attended.own : of_earlier_layer(t, kind, type);
+    context = cached_attention(q, cache, positions, options, spans);
   } else {
     const Type ids{{c.batch, c.length}, Dtype::int32};
     AttentionRows rows;

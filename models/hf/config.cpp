@@ -276,7 +276,7 @@ void read_experts(JsonReader& reader, DecoderConfig& config) {
     if (config.expert_width == 0) reader.refuse(kExpertWidth.hf_key, "a number above 0");
   }
   if (keys.has_dense_layers) read_sparse(reader, config);
-  // Of a loss that is asked for elsewhere.
+  // Of the loss that balances experts in transformers, which is not here.
   for (const char* key : {"router_aux_loss_coef", "output_router_logits"}) reader.has(key);
 }
 

@@ -55,8 +55,7 @@ std::vector<std::string> beyond(const DecoderConfig& c, const Family& family) {
   check(c.window > 0 && !has_windows && family.hf.windows != Windows::all, kWindow.hf_key);
   check(c.window > 0 && family.hf.windows == Windows::all && !has_window_everywhere(c),
         "layer_types");
-  check(c.experts > 0 && family.hf.expert_counts.empty(), kExperts.hf_key);
-  check(c.experts == 0 && !family.hf.expert_counts.empty(), kExperts.hf_key);
+  check((c.experts > 0) == family.hf.expert_counts.empty(), kExperts.hf_key);
   check(c.experts > 0 && expert_width(c) != c.mlp_width && !reads(family, kExpertWidth),
         kExpertWidth.hf_key);
   check(c.normalizes_experts && !reads(family, kNormalizesExperts), kNormalizesExperts.hf_key);

@@ -14,7 +14,7 @@ struct LabelInfo {
 
 // Layers that make several of them in one product would call it qkv_proj or mlpwi, which is also
 // the name where there is no gate; policies know these names too. Layers of a vision tower have the
-// same labels.
+// same labels, but for those of experts (moe_).
 inline constexpr std::array kDecoderLabels{
     LabelInfo{"decoder_layer_input", "the layer's input"},
     LabelInfo{"query_proj", "queries as attention reads them (normed, rotated, scaled)"},

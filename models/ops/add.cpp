@@ -4,6 +4,7 @@
 
 #include "models/ir/backward.h"
 #include "models/ir/infer.h"
+#include "models/ops/kernels/add_range.h"
 #include "models/ops/kernels/aten.h"
 #include "models/ops/kernels/simd.h"
 
@@ -27,19 +28,6 @@ Cost cost(const std::any&, std::span<const Type> in, std::span<const Type> out) 
 
 std::vector<Reuse> reuse(const std::any&, int) {
   return {{.out = 0, .in = 0}, {.out = 0, .in = 1}};
-}
-
-template <class T>
-LONGSHORE_INLINE void add_body(const T* a, const T* b, T* out, int64_t count) {
-#pragma omp simd
-  for (int64_t i = 0; i < count; ++i) store(out[i], load(a[i]) + load(b[i]));
-}
-
-LONGSHORE_SIMD void add_range(const float* a, const float* b, float* out, int64_t count) {
-  add_body(a, b, out, count);
-}
-LONGSHORE_SIMD void add_range(const bfloat16* a, const bfloat16* b, bfloat16* out, int64_t count) {
-  add_body(a, b, out, count);
 }
 
 void run_cpu(const KernelCall& call) {

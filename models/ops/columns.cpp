@@ -4,6 +4,7 @@
 
 #include "models/ir/backward.h"
 #include "models/ir/infer.h"
+#include "models/ops/kernels/add_range.h"
 #include "models/ops/kernels/aten.h"
 #include "models/ops/kernels/simd.h"
 
@@ -56,19 +57,6 @@ std::string print(const std::any& attrs) {
 
 // --- CPU
 
-template <class T>
-LONGSHORE_INLINE void add_body(const T* x, const T* y, T* out, int64_t count) {
-#pragma omp simd
-  for (int64_t i = 0; i < count; ++i) store(out[i], load(x[i]) + load(y[i]));
-}
-
-LONGSHORE_SIMD void add_row(const float* x, const float* y, float* out, int64_t count) {
-  add_body(x, y, out, count);
-}
-LONGSHORE_SIMD void add_row(const bfloat16* x, const bfloat16* y, bfloat16* out, int64_t count) {
-  add_body(x, y, out, count);
-}
-
 void run_take_cpu(const KernelCall& call) {
   const Columns c = columns_of(call.attrs);
   with_float_type(call.out[0].type.dtype, [&]<class T>(T) {
@@ -95,7 +83,7 @@ void run_add_cpu(const KernelCall& call) {
         }
         const T* sum = call.in[1].as<T>() + row * c.of;
         if (sum != out) std::memcpy(out, sum, c.of * sizeof(T));
-        add_row(sum + c.first, dy, out + c.first, c.count);
+        add_range(sum + c.first, dy, out + c.first, c.count);
       }
     });
   });

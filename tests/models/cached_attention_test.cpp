@@ -49,8 +49,8 @@ Program append_program(const Case& c, Dtype dtype, int64_t s, int64_t capacity) 
   Var k = t.input("k", {{c.b, s, c.g * d}, dtype}), v = t.input("v", {{c.b, s, c.g * d}, dtype});
   Type cache{{c.b, capacity, c.g, d}, dtype};
   Var positions = t.batch("positions", {{c.b, s}, Dtype::int32});
-  const KeyValueCache before{t.state("key_cache", cache), t.state("value_cache", cache)};
-  const KeyValueCache now{append_to_cache(k, before.keys, positions),
+  const KeysAndValues before{t.state("key_cache", cache), t.state("value_cache", cache)};
+  const KeysAndValues now{append_to_cache(k, before.keys, positions),
                           append_to_cache(v, before.values, positions)};
   t.output(cached_attention(q, now, positions, c.options));
   t.output(now.keys, OutputRole::state);

@@ -111,7 +111,7 @@ Var append_to_cache(Var rows, Var cache, Var positions) {
   return rows.trace->emit(append_to_cache_op, {}, {rows, cache, positions})[0];
 }
 
-Var cached_attention(Var q, const KeyValueCache& cache, Var positions,
+Var cached_attention(Var q, const KeysAndValues& cache, Var positions,
                      const AttentionOptions& options, std::optional<Var> spans) {
   std::vector<Var> in{q, cache.keys, cache.values, positions};
   if (spans) in.push_back(*spans);

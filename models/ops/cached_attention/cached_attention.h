@@ -27,14 +27,14 @@ extern const Op append_to_cache_op;
 // tokens are in the call, nor on the number of threads.
 extern const Op cached_attention_op;
 
-struct KeyValueCache {
+struct KeysAndValues {
   Var keys, values;
 };
 
 Var append_to_cache(Var rows, Var cache, Var positions);
 
 // `spans` is there with AttentionMask::blocks alone.
-Var cached_attention(Var q, const KeyValueCache& cache, Var positions,
+Var cached_attention(Var q, const KeysAndValues& cache, Var positions,
                      const AttentionOptions& options, std::optional<Var> spans = std::nullopt);
 
 }  // namespace longshore::models

@@ -46,13 +46,13 @@ OpCase cached_attention_case(const CachedShape& shape) {
                 Type kv{{shape.b, shape.s, shape.g * options.head_dim}, dtype};
                 Var k = trace.input("k", kv), v = trace.input("v", kv);
                 Type cache{{shape.b, shape.capacity, shape.g, options.head_dim}, dtype};
-                KeyValueCache before{trace.state("key_cache", cache),
+                KeysAndValues before{trace.state("key_cache", cache),
                                      trace.state("value_cache", cache)};
                 Var positions = trace.batch("positions", ints({shape.b, shape.s}));
                 std::optional<Var> spans;
                 if (options.mask == AttentionMask::blocks)
                   spans = trace.batch("spans", ints({shape.b, shape.s, 2}));
-                const KeyValueCache now{append_to_cache(k, before.keys, positions),
+                const KeysAndValues now{append_to_cache(k, before.keys, positions),
                                         append_to_cache(v, before.values, positions)};
                 trace.output(cached_attention(q, now, positions, options, spans));
                 trace.output(now.keys, OutputRole::state);
