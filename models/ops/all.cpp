@@ -4,6 +4,7 @@
 #include "models/ops/attention/attention.h"
 #include "models/ops/average_pool/average_pool.h"
 #include "models/ops/cached_attention/cached_attention.h"
+#include "models/ops/clamped_swiglu.h"
 #include "models/ops/columns.h"
 #include "models/ops/constant.h"
 #include "models/ops/embedding/embedding.h"
@@ -43,6 +44,8 @@ std::span<const Op* const> all_ops() {
       &average_pool_op,
       &average_pool_grad_op,
       &cached_attention_op,
+      &clamped_swiglu_op,
+      &clamped_swiglu_grad_op,
       &clear_rows_op,
       &clip_op,
       &combine_tokens_op,

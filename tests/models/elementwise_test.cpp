@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "models/ir/trace.h"
 #include "models/ops/add_bias/add_bias.h"
+#include "models/ops/clamped_swiglu.h"
 #include "models/ops/kernels/aten.h"
 #include "models/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "models/ops/scale.h"
@@ -26,7 +27,8 @@ Program all_ops_of(Dtype dtype, Shape shape) {
   Trace t("elementwise");
   Var x = t.input("x", {shape, dtype});
   Var biased = add_bias(x, t.weight("bias", {{shape.back()}, dtype}, {}));
-  t.output(geglu(soft_cap(biased, 2), scale(biased, 1.7)));
+  Var gate = clamped_swiglu(soft_cap(biased, 2), biased, {.alpha = 1.7, .limit = 1.5});
+  t.output(geglu(gate, scale(biased, 1.7)));
   return t.finish();
 }
 
@@ -118,6 +120,53 @@ TEST(SoftCap, RefusesCapsThatAreNotPositive) {
   Var x = t.input("x", {{2, 3}});
   for (double cap : {0., -1., double{INFINITY}, double{NAN}})
     EXPECT_THROW(soft_cap(x, cap), InternalError) << cap;
+}
+
+Program clamped_program(const ClampedSwigluOptions& options, int64_t count) {
+  Trace t("clamped");
+  t.output(clamped_swiglu(t.input("gate", {{count}}), t.input("up", {{count}}), options));
+  return t.finish();
+}
+
+// As torch.clamp: at the limit there is a gradient, beyond it none, and large numbers do no harm.
+TEST(ClampedSwiglu, HasGradientsUpToItsLimits) {
+  constexpr float kLimit = 7, kBeyond = 7.000001f;
+  const float gates[]{kLimit, kBeyond, 1e30f, -kBeyond, -1e30f, 2, 2, 2, 2, NAN};
+  const float ups[]{1, 1, 1, 1, 1, kLimit, -kLimit, kBeyond, -1e30f, NAN};
+  constexpr int64_t kCount = std::ssize(gates);
+  Program program = clamped_program({.alpha = 1.702, .limit = kLimit}, kCount);
+  at::Tensor gate = at::full({kCount}, 0.f), up = at::full({kCount}, 0.f);
+  for (int64_t i = 0; i < kCount; ++i) {
+    gate[i] = gates[i];
+    up[i] = ups[i];
+  }
+  for (const KernelChoice& kernels : {KernelChoice(Target::cpu), KernelChoice(Target::reference),
+                                      KernelChoice(Emulated::by_32)}) {
+    Step step = run_step(program, differentiate(program), {{"gate", gate}, {"up", up}},
+                         {{"clamped_swiglu", at::full({kCount}, 1.f)}}, {}, kernels);
+    const at::Tensor y = step.values.at("clamped_swiglu");
+    auto value = [](double g, double u) { return (u + 1) * g / (1 + std::exp(-1.702 * g)); };
+    EXPECT_NEAR(y[2].item<float>(), value(7, 1), 1e-5);
+    EXPECT_EQ(y[4].item<float>(), 0.f);
+    EXPECT_NEAR(y[8].item<float>(), value(2, -7), 1e-5);
+    EXPECT_TRUE(std::isnan(y[9].item<float>()));
+    const at::Tensor dgate = step.gradients.at("gate"), dup = step.gradients.at("up");
+    // At -1e30 the sigmoid is 0.
+    const bool gate_passes[]{true, false, false, true, false, true, true, true, true, false};
+    const bool up_passes[]{true, true, true, true, false, true, true, false, false, false};
+    for (int64_t i = 0; i < kCount; ++i) {
+      EXPECT_EQ(dgate[i].item<float>() != 0, gate_passes[i]) << gates[i];
+      EXPECT_EQ(dup[i].item<float>() != 0, up_passes[i]) << ups[i];
+    }
+  }
+}
+
+TEST(ClampedSwiglu, SaysItsOptionsAndRefusesOnesThatCannotBe) {
+  Program program = clamped_program({.alpha = 1.702, .limit = 7}, 3);
+  EXPECT_THAT(text(program, program.nodes[0]), HasSubstr("{alpha=1.702, limit=7}"));
+  for (double limit : {0., -1., double{INFINITY}, double{NAN}})
+    EXPECT_THROW(clamped_program({.alpha = 1, .limit = limit}, 3), InternalError) << limit;
+  EXPECT_THROW(clamped_program({.alpha = NAN, .limit = 7}, 3), InternalError);
 }
 
 Program loss_program(double cap) {

@@ -6,6 +6,10 @@ namespace {
 
 const char* op_of(Elementwise function) {
   switch (function) {
+    case Elementwise::clamped_swiglu:
+      return "clamped_swiglu";
+    case Elementwise::clamped_swiglu_grad:
+      return "clamped_swiglu_grad";
     case Elementwise::geglu:
       return "geglu";
     case Elementwise::geglu_grad:

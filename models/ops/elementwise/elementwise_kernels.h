@@ -13,6 +13,8 @@
 namespace longshore::models {
 
 enum class Elementwise : uint8_t {
+  clamped_swiglu,
+  clamped_swiglu_grad,
   geglu,
   geglu_grad,
   gelu,
@@ -27,13 +29,16 @@ struct ElementwiseArguments {
   Elementwise function;
   Dtype dtype;
   int64_t count;
-  float cap = 0;  // of soft_cap and its gradient
+  float cap = 0;             // of soft_cap and its gradient
+  ClampedGate clamped = {};  // of clamped_swiglu and its gradient
   const void* in[3] = {};
   void* out[2] = {};
 };
 
-// For functions other than the two of soft caps.
+// For functions of inputs alone.
 ElementwiseArguments elementwise_arguments(Elementwise function, const KernelCall& call);
+ElementwiseArguments clamped_swiglu_arguments(const KernelCall& call);
+ElementwiseArguments clamped_swiglu_grad_arguments(const KernelCall& call);
 ElementwiseArguments soft_cap_arguments(const KernelCall& call);
 ElementwiseArguments soft_cap_grad_arguments(const KernelCall& call);
 
@@ -45,7 +50,7 @@ ElementwiseArguments arguments_of(const KernelCall& call) {
   return elementwise_arguments(function, call);
 }
 
-// What a record says of a function without a cap.
+// What a record says of a function of inputs alone.
 template <Elementwise function>
 constexpr Kernel own_elementwise() {
   return {custom_kernel<launch_elementwise, arguments_of<function>>()};
@@ -68,6 +73,24 @@ struct GatedGrad {
     const ValueAndSlope found = Activation::value_and_slope(in[1]);
     out[0] = in[0] * in[2] * found.slope;
     out[1] = in[0] * found.value;
+  }
+};
+
+struct ClampedGated {
+  static constexpr int kInputs = 2, kOutputs = 1;  // gate, up -> out
+  ClampedGate gated;
+  LONGSHORE_DEVICE void operator()(const float* in, float* out) const {
+    out[0] = gated.value(in[0], in[1]);
+  }
+};
+
+struct ClampedGatedGrad {
+  static constexpr int kInputs = 3, kOutputs = 2;  // dy, gate, up -> dgate, dup
+  ClampedGate gated;
+  LONGSHORE_DEVICE void operator()(const float* in, float* out) const {
+    const ClampedGate::Slopes slopes = gated.slopes(in[1], in[2]);
+    out[0] = in[0] * slopes.gate;
+    out[1] = in[0] * slopes.up;
   }
 };
 
@@ -160,6 +183,10 @@ void launch_function(const ElementwiseArguments& a, const Launcher& launcher,
 template <class Launcher>
 void launch(const ElementwiseArguments& a, const Launcher& launcher) {
   switch (a.function) {
+    case Elementwise::clamped_swiglu:
+      return launch_function(a, launcher, ClampedGated{a.clamped});
+    case Elementwise::clamped_swiglu_grad:
+      return launch_function(a, launcher, ClampedGatedGrad{a.clamped});
     case Elementwise::geglu:
       return launch_function(a, launcher, Gated<GeluTanh>{});
     case Elementwise::geglu_grad:

@@ -45,4 +45,34 @@ struct GeluTanh {
   }
 };
 
+// (u + 1) g sigmoid(alpha g), where g is `gate` but at most `limit`, and u is `up` within ±limit
+// (OpenAI 2025, arXiv 2508.10925). Slopes are 0 beyond the limit, not at it; a NaN
+// gives a NaN and has no slope.
+struct ClampedGate {
+  float alpha, limit;
+
+  struct Slopes {
+    float gate, up;
+  };
+
+  LONGSHORE_INLINE float value(float gate, float up) const {
+    const float g = clamped_gate(gate);
+    return clamped_up_and_one(up) * divide_fast(g, 1.f + exp_fast(-alpha * g));
+  }
+
+  LONGSHORE_INLINE Slopes slopes(float gate, float up) const {
+    const float g = clamped_gate(gate), sigmoid = divide_fast(1.f, 1.f + exp_fast(-alpha * g));
+    const float gated = g * sigmoid, slope = sigmoid + alpha * gated * (1.f - sigmoid);
+    return {gate <= limit ? clamped_up_and_one(up) * slope : 0.f,
+            std::abs(up) <= limit ? gated : 0.f};
+  }
+
+ private:
+  LONGSHORE_INLINE float clamped_gate(float gate) const { return gate > limit ? limit : gate; }
+  LONGSHORE_INLINE float clamped_up_and_one(float up) const {
+    const float below = up > limit ? limit : up;
+    return (below < -limit ? -limit : below) + 1.f;
+  }
+};
+
 }  // namespace longshore::models
