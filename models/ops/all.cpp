@@ -9,6 +9,7 @@
 #include "models/ops/constant.h"
 #include "models/ops/embedding/embedding.h"
 #include "models/ops/gelu.h"
+#include "models/ops/grouped_bias/grouped_bias.h"
 #include "models/ops/grouped_linear/grouped_linear.h"
 #include "models/ops/l2_penalty.h"
 #include "models/ops/layer_norm/layer_norm.h"
@@ -38,6 +39,8 @@ std::span<const Op* const> all_ops() {
       &add_bias_op,
       &add_bias_grad_op,
       &add_columns_op,
+      &add_grouped_bias_op,
+      &add_grouped_bias_grad_op,
       &append_to_cache_op,
       &attention_op,
       &attention_grad_op,

@@ -1,0 +1,112 @@
+// What the op cases do not show of ops on experts' rows and weights: numbers of threads, in which
+// order sums are made, and what does not fit.
+#include <ATen/ops/full.h>
+#include <ATen/ops/tensor.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/error.h"
+#include "models/ir/trace.h"
+#include "models/ops/grouped_bias/grouped_bias.h"
+#include "models/ops/kernels/aten.h"
+#include "tests/models/harness.h"
+#include "tests/models/random_inputs.h"
+
+namespace longshore::models {
+namespace {
+
+using testing::HasSubstr;
+
+Program bias_program(int64_t rows, int64_t experts, int64_t width, Dtype dtype = Dtype::float32) {
+  Trace t("bias");
+  t.output(add_grouped_bias(t.input("y", {{rows, width}, dtype}),
+                            t.weight("bias", {{experts, width}, dtype}, {}),
+                            t.batch("ends", {{experts}, Dtype::int32})));
+  return t.finish();
+}
+
+Step run_bias(const Program& program, const Tensors& inputs, const Tensors& cotangents,
+              const Tensors& sums, const KernelChoice& kernels) {
+  const std::vector<ValueId> accumulate =
+      sums.empty() ? std::vector<ValueId>{} : program.inputs_from(Source::weight);
+  return run_step(program, differentiate(program, accumulate), inputs, cotangents, sums, kernels,
+                  Checks::all);
+}
+
+TEST(GroupedBias, IsTheSameToTheBitForAnyNumberOfThreads) {
+  constexpr int64_t kRows = 333, kWidth = 300;
+  for (Dtype dtype : {Dtype::float32, Dtype::bfloat16}) {
+    Program program = bias_program(kRows, 5, kWidth, dtype);
+    Tensors inputs{{"y", random_normal({{kRows, kWidth}, dtype}, 1)},
+                   {"bias", random_normal({{5, kWidth}, dtype}, 2)},
+                   {"ends", at::tensor({0, 200, 201, 201, 333}, at::kInt)}};
+    Tensors sums{{"bias", random_normal({{5, kWidth}}, 3)}};
+    Tensors cotangents = random_cotangents(program, 4);
+    expect_same_bits_on_any_threads(
+        [&] { return run_bias(program, inputs, cotangents, sums, Target::cpu); });
+  }
+}
+
+// An expert's sum is that of its rows, whatever is among the others': where it lies, and how many
+// experts there are, changes no bit of it.
+TEST(GroupedBias, GradientIsOfTheExpertsRowsAlone) {
+  constexpr int64_t kRows = 150, kWidth = 40;
+  const at::Tensor rows = random_normal({{kRows, kWidth}}, 1);
+  auto gradient = [&](int64_t before, int64_t after, const KernelChoice& kernels) {
+    const int64_t all = before + kRows + after;
+    at::Tensor dy = at::full({all, kWidth}, NAN);
+    dy.narrow(0, before, kRows).copy_(rows);
+    const auto end = static_cast<int32_t>(before + kRows);
+    Step step = run_bias(
+        bias_program(all, 4, kWidth),
+        {{"y", dy},
+         {"bias", at::full({4, kWidth}, 0.f)},
+         {"ends", at::tensor({static_cast<int32_t>(before), end, end, static_cast<int32_t>(all)},
+                             at::kInt)}},
+        {{"add_grouped_bias", dy}}, {}, kernels);
+    EXPECT_EQ(step.gradients.at("bias")[2].count_nonzero().item<int64_t>(), 0);
+    return step.gradients.at("bias")[1].clone();
+  };
+  for (const KernelChoice& kernels :
+       {KernelChoice(Target::cpu), KernelChoice(Target::reference), KernelChoice(Emulated::by_256)})
+    EXPECT_TRUE(equal_bits(gradient(0, 0, kernels), gradient(77, 3, kernels)));
+}
+
+// 20 000 equal rows: added one after the other in float32, they would be 1e-4 off.
+TEST(GroupedBias, GradientDoesNotLoseSmallTermsOfLongSums) {
+  constexpr int64_t kRows = 20'000;
+  const at::Tensor dy = at::full({kRows, 3}, 0.1f);
+  const double expected = kRows * static_cast<double>(0.1f);
+  for (const KernelChoice& kernels : {KernelChoice(Target::cpu), KernelChoice(Emulated::by_256)}) {
+    Step step = run_bias(
+        bias_program(kRows, 1, 3),
+        {{"y", dy}, {"bias", at::full({1, 3}, 0.f)}, {"ends", at::full({1}, kRows, at::kInt)}},
+        {{"add_grouped_bias", dy}}, {}, kernels);
+    EXPECT_NEAR(step.gradients.at("bias")[0][1].item<double>() / expected, 1, 1e-5);
+  }
+}
+
+// A bias costs its input's gradient nothing.
+TEST(GroupedBias, PassesItsCotangentOn) {
+  BackwardProgram backward = differentiate(bias_program(4, 2, 3));
+  ASSERT_EQ(backward.program.nodes.size(), 1u);
+  EXPECT_EQ(backward.program.nodes[0].op, &add_grouped_bias_grad_op);
+  EXPECT_THAT(text(backward.program, backward.program.nodes[0]), HasSubstr("{f32}"));
+}
+
+TEST(GroupedBias, RefusesWhatDoesNotFit) {
+  Trace t("bias");
+  Var y = t.input("y", {{4, 3}}), bias = t.weight("bias", {{2, 3}}, {});
+  Var ends = t.batch("ends", {{2}, Dtype::int32});
+  EXPECT_THROW(add_grouped_bias(y, t.weight("short", {{2, 2}}, {}), ends), InternalError);
+  EXPECT_THROW(add_grouped_bias(y, t.weight("one", {{3}}, {}), ends), InternalError);
+  EXPECT_THROW(add_grouped_bias(y, t.weight("narrow", {{2, 3}, Dtype::bfloat16}, {}), ends),
+               InternalError);
+  EXPECT_THROW(add_grouped_bias(y, bias, t.batch("more", {{3}, Dtype::int32})), InternalError);
+  EXPECT_THROW(add_grouped_bias(y, bias, t.input("numbers", {{2}})), InternalError);
+}
+
+}  // namespace
+}  // namespace longshore::models
