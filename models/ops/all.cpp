@@ -29,6 +29,7 @@
 #include "models/ops/update/adamw.h"
 #include "models/ops/update/lion.h"
 #include "models/ops/update/sgd.h"
+#include "models/ops/weigh_rows.h"
 
 namespace longshore::models {
 
@@ -98,6 +99,8 @@ std::span<const Op* const> all_ops() {
       &swiglu_grad_op,
       &take_columns_op,
       &take_rows_op,
+      &weigh_rows_op,
+      &weigh_rows_grad_op,
   };
   return ops;
 }

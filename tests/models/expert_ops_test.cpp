@@ -1,5 +1,6 @@
 // What the op cases do not show of ops on experts' rows and weights: numbers of threads, in which
 // order sums are made, and what does not fit.
+#include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/tensor.h>
 #include <gmock/gmock.h>
@@ -11,6 +12,7 @@
 #include "models/ir/trace.h"
 #include "models/ops/grouped_bias/grouped_bias.h"
 #include "models/ops/kernels/aten.h"
+#include "models/ops/weigh_rows.h"
 #include "tests/models/harness.h"
 #include "tests/models/random_inputs.h"
 
@@ -18,6 +20,8 @@ namespace longshore::models {
 namespace {
 
 using testing::HasSubstr;
+
+// --- add_grouped_bias
 
 Program bias_program(int64_t rows, int64_t experts, int64_t width, Dtype dtype = Dtype::float32) {
   Trace t("bias");
@@ -106,6 +110,55 @@ TEST(GroupedBias, RefusesWhatDoesNotFit) {
                InternalError);
   EXPECT_THROW(add_grouped_bias(y, bias, t.batch("more", {{3}, Dtype::int32})), InternalError);
   EXPECT_THROW(add_grouped_bias(y, bias, t.input("numbers", {{2}})), InternalError);
+}
+
+// --- weigh_rows
+
+Program weigh_program(int64_t rows, int64_t width, Dtype dtype) {
+  Trace t("weigh");
+  t.output(weigh_rows(t.input("x", {{rows, width}, dtype}), t.input("weights", {{1, rows}}),
+                      t.batch("order", {{rows}, Dtype::int32})));
+  return t.finish();
+}
+
+TEST(WeighRows, IsTheSameToTheBitForAnyNumberOfThreads) {
+  constexpr int64_t kRows = 133, kWidth = 67;
+  for (Dtype dtype : {Dtype::float32, Dtype::bfloat16}) {
+    Program program = weigh_program(kRows, kWidth, dtype);
+    Tensors inputs{{"x", random_normal({{kRows, kWidth}, dtype}, 1)},
+                   {"weights", random_normal({{1, kRows}}, 2)},
+                   {"order", at::arange(kRows - 1, -1, -1, at::kInt)}};
+    Tensors cotangents = random_cotangents(program, 3);
+    expect_same_bits_on_any_threads([&] {
+      return run_step(program, differentiate(program), inputs, cotangents, {}, Target::cpu,
+                      Checks::all);
+    });
+  }
+}
+
+// The product of a bfloat16 and a float32 weight, which is not rounded to bfloat16 first.
+TEST(WeighRows, RoundsOnce) {
+  Program program = weigh_program(3, 333, Dtype::bfloat16);
+  const at::Tensor x = random_normal({{3, 333}, Dtype::bfloat16}, 1);
+  const at::Tensor weights = at::tensor({1.01f, -0.777f, 3.14159f});
+  Tensors inputs{
+      {"x", x}, {"weights", weights.view({1, 3})}, {"order", at::tensor({2, 0, 1}, at::kInt)}};
+  const at::Tensor of_rows = weights.roll(1).unsqueeze(1);
+  const at::Tensor expected = (x.to(at::kFloat) * of_rows).to(at::kBFloat16);
+  ASSERT_FALSE(equal_bits(expected, x * of_rows.to(at::kBFloat16)));
+  for (Target target : {Target::cpu, Target::reference})
+    EXPECT_TRUE(equal_bits(run_program(program, inputs, target).at("weigh_rows"), expected));
+}
+
+TEST(WeighRows, RefusesWhatDoesNotFit) {
+  Trace t("weigh");
+  Var x = t.input("x", {{4, 3}}), weights = t.input("weights", {{2, 2}});
+  Var order = t.batch("order", {{4}, Dtype::int32});
+  EXPECT_THROW(weigh_rows(x, t.input("few", {{3}}), order), InternalError);
+  EXPECT_THROW(weigh_rows(x, t.input("wide", {{4}, Dtype::float64}), order), InternalError);
+  EXPECT_THROW(weigh_rows(x, weights, t.batch("short", {{3}, Dtype::int32})), InternalError);
+  EXPECT_THROW(weigh_rows(x, weights, t.input("numbers", {{4}})), InternalError);
+  EXPECT_THROW(weigh_rows(t.input("cube", {{4, 1, 3}}), weights, order), InternalError);
 }
 
 }  // namespace
