@@ -8,6 +8,7 @@
 #include "models/ops/columns.h"
 #include "models/ops/constant.h"
 #include "models/ops/embedding/embedding.h"
+#include "models/ops/expert_scale.h"
 #include "models/ops/gelu.h"
 #include "models/ops/grouped_bias/grouped_bias.h"
 #include "models/ops/grouped_linear/grouped_linear.h"
@@ -88,6 +89,8 @@ std::span<const Op* const> all_ops() {
       &router_grad_op,
       &scale_op,
       &scale_by_op,
+      &scale_by_expert_op,
+      &scale_by_expert_grad_op,
       &sgd_op,
       &soft_cap_op,
       &soft_cap_grad_op,

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "models/ir/trace.h"
+#include "models/ops/expert_scale.h"
 #include "models/ops/grouped_bias/grouped_bias.h"
 #include "models/ops/kernels/aten.h"
 #include "models/ops/weigh_rows.h"
@@ -159,6 +160,65 @@ TEST(WeighRows, RefusesWhatDoesNotFit) {
   EXPECT_THROW(weigh_rows(x, weights, t.batch("short", {{3}, Dtype::int32})), InternalError);
   EXPECT_THROW(weigh_rows(x, weights, t.input("numbers", {{4}})), InternalError);
   EXPECT_THROW(weigh_rows(t.input("cube", {{4, 1, 3}}), weights, order), InternalError);
+}
+
+// --- scale_by_expert
+
+Program scale_program(Shape shape, int64_t experts, Dtype dtype = Dtype::float32) {
+  Trace t("scale");
+  t.output(scale_by_expert(t.input("weights", {shape}), t.batch("experts", {shape, Dtype::int32}),
+                           t.weight("scale", {{experts}, dtype}, {})));
+  return t.finish();
+}
+
+TEST(ScaleByExpert, IsTheSameToTheBitForAnyNumberOfThreads) {
+  const Shape shape{2, 333, 3};
+  for (Dtype dtype : {Dtype::float32, Dtype::bfloat16}) {
+    Program program = scale_program(shape, 7, dtype);
+    BackwardProgram backward = differentiate(program, program.inputs_from(Source::weight));
+    Tensors inputs{{"weights", random_normal({shape}, 1)},
+                   {"experts", random_integers({2, 333, 3}, 7, 2)},
+                   {"scale", random_normal({{7}, dtype}, 3)}};
+    Tensors sums{{"scale", random_normal({{7}}, 4)}}, cotangents = random_cotangents(program, 5);
+    expect_same_bits_on_any_threads([&] {
+      return run_step(program, backward, inputs, cotangents, sums, Target::cpu, Checks::all);
+    });
+  }
+}
+
+// A NaN is its expert's alone, and an expert whom no token has has no gradient.
+TEST(ScaleByExpert, SumsTheWeightsOfEachExpert) {
+  Program program = scale_program({3, 2}, 4);
+  Tensors inputs{{"weights", at::tensor({1.f, 2.f, 3.f, 4.f, 5.f, 6.f}).view({3, 2})},
+                 {"experts", at::tensor({0, 3, 3, 1, 0, 3}, at::kInt).view({3, 2})},
+                 {"scale", at::tensor({1.f, -2.f, 100.f, 0.5f})}};
+  Tensors cotangents{
+      {"scale_by_expert", at::tensor({1.f, 1.f, 2.f, NAN, 10.f, -1.f}).view({3, 2})}};
+  for (Target target : {Target::cpu, Target::reference}) {
+    Step step = run_step(program, differentiate(program), inputs, cotangents, {}, target);
+    EXPECT_TRUE(equal_bits(step.values.at("scale_by_expert"),
+                           at::tensor({1.f, 1.f, 1.5f, -8.f, 5.f, 3.f}).view({3, 2})));
+    const at::Tensor dscale = step.gradients.at("scale");
+    EXPECT_EQ(dscale[0].item<float>(), 51);
+    EXPECT_TRUE(std::isnan(dscale[1].item<float>()));
+    EXPECT_EQ(dscale[2].item<float>(), 0);
+    EXPECT_EQ(dscale[3].item<float>(), 2);
+    EXPECT_EQ(step.gradients.at("weights")[2][1].item<float>(), -0.5f);
+  }
+}
+
+TEST(ScaleByExpert, RefusesWhatDoesNotFit) {
+  Trace t("scale");
+  Var weights = t.input("weights", {{4, 2}}), scale = t.weight("scale", {{3}}, {});
+  Var experts = t.batch("experts", {{4, 2}, Dtype::int32});
+  EXPECT_THROW(scale_by_expert(weights, t.batch("flat", {{8}, Dtype::int32}), scale),
+               InternalError);
+  EXPECT_THROW(scale_by_expert(weights, t.input("numbers", {{4, 2}}), scale), InternalError);
+  EXPECT_THROW(scale_by_expert(weights, experts, t.weight("matrix", {{3, 1}}, {})), InternalError);
+  EXPECT_THROW(scale_by_expert(weights, experts, t.weight("wide", {{3}, Dtype::float64}, {})),
+               InternalError);
+  EXPECT_THROW(scale_by_expert(t.input("narrow", {{4, 2}, Dtype::bfloat16}), experts, scale),
+               InternalError);
 }
 
 }  // namespace
