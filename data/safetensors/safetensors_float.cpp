@@ -10,6 +10,7 @@
 #include "base/bfloat16.h"
 #include "base/error.h"
 #include "base/printable.h"
+#include "base/round_up.h"
 
 namespace longshore::data {
 namespace {
@@ -57,7 +58,7 @@ Float16 narrowed(float value) {
 
 // The data need not be aligned, hence memcpy.
 template <typename Stored>
-NonFinite convert(const std::byte* from, std::span<float> to) {
+NonFinite convert(const std::byte* from, size_t step, std::span<float> to) {
   constexpr size_t kBlock = 4096;  // counts of a block are 32 bits wide, as the values are
   NonFinite found;
   for (size_t first = 0; first < to.size(); first += kBlock) {
@@ -65,7 +66,7 @@ NonFinite convert(const std::byte* from, std::span<float> to) {
     uint32_t nan_count = 0, infinity_count = 0;
     for (size_t i = first; i < end; ++i) {
       Stored stored;
-      std::memcpy(&stored, from + i * sizeof stored, sizeof stored);
+      std::memcpy(&stored, from + i * step * sizeof stored, sizeof stored);
       to[i] = widened(stored);
       const uint32_t magnitude = std::bit_cast<uint32_t>(to[i]) & 0x7fffffff;
       nan_count += magnitude > 0x7f800000;
@@ -123,24 +124,30 @@ NonFinite to_float32(const SafetensorsTensor& tensor, std::span<float> to) {
   return to_float32(tensor, 0, to);
 }
 
-NonFinite to_float32(const SafetensorsTensor& tensor, int64_t first, std::span<float> to) {
+NonFinite to_float32(const SafetensorsTensor& tensor, int64_t first, std::span<float> to,
+                     int64_t step) {
   const size_t size = static_cast<size_t>(size_bytes(tensor.dtype)),
-               begin = static_cast<size_t>(first);
+               begin = static_cast<size_t>(first), stride = static_cast<size_t>(step);
   const size_t count = tensor.data.size() / size;
-  if (first < 0 || begin > count || to.size() > count - begin)
+  if (first < 0 || step < 1 || begin > count || to.size() > ceil_div(count - begin, stride))
     throw InternalError("tensor " + in_quotes(tensor.name) + ": " + std::to_string(to.size()) +
-                        " elements from " + std::to_string(first) + " on, of " +
-                        std::to_string(count));
+                        " elements from " + std::to_string(first) + " on, each " +
+                        std::to_string(step) + "th, of " + std::to_string(count));
+  if (to.empty()) return {};
   const std::byte* from = tensor.data.data() + begin * size;
+  // A step that the compiler knows makes vectors of the loop.
+  auto converted = [&]<class Stored>(Stored) {
+    return stride == 1 ? convert<Stored>(from, 1, to) : convert<Stored>(from, stride, to);
+  };
   switch (tensor.dtype) {
     case SafetensorsDtype::float32:
-      return convert<float>(from, to);
+      return converted(float{});
     case SafetensorsDtype::float64:
-      return convert<double>(from, to);
+      return converted(double{});
     case SafetensorsDtype::bfloat16:
-      return convert<bfloat16>(from, to);
+      return converted(bfloat16{});
     case SafetensorsDtype::float16:
-      return convert<Float16>(from, to);
+      return converted(Float16{});
     default:
       throw DataError("tensor " + in_quotes(tensor.name) + ": found " + name(tensor.dtype) +
                       ", expected F32, BF16, F16 or F64");

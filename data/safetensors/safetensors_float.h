@@ -17,8 +17,10 @@ struct NonFinite {
 // Converts F32, BF16, F16 (exact) or F64 (to nearest) and counts what is not finite in the result.
 // `to` has element_count() elements. Other dtypes are a DataError that names the tensor.
 NonFinite to_float32(const SafetensorsTensor& tensor, std::span<float> to);
-// The same for as many elements as `to` has room for, starting with element `first`.
-NonFinite to_float32(const SafetensorsTensor& tensor, int64_t first, std::span<float> to);
+// The same for as many elements as `to` has room for, starting with element `first`, `step` from
+// one to the next.
+NonFinite to_float32(const SafetensorsTensor& tensor, int64_t first, std::span<float> to,
+                     int64_t step = 1);
 
 // Converts to F32, BF16 or F16: to nearest, ties to even (F64 by way of float32), and infinities
 // and NaN to themselves. `to` has as many elements as the tensor. A finite value that would become

@@ -15,9 +15,12 @@
 #include "models/ops/add_bias/add_bias.h"
 #include "models/ops/attention/attention.h"
 #include "models/ops/cached_attention/cached_attention.h"
+#include "models/ops/clamped_swiglu.h"
 #include "models/ops/columns.h"
 #include "models/ops/constant.h"
 #include "models/ops/embedding/embedding.h"
+#include "models/ops/expert_scale.h"
+#include "models/ops/grouped_bias/grouped_bias.h"
 #include "models/ops/grouped_linear/grouped_linear.h"
 #include "models/ops/linear/linear.h"
 #include "models/ops/linear_cross_entropy/linear_cross_entropy.h"
@@ -29,6 +32,7 @@
 #include "models/ops/scale.h"
 #include "models/ops/soft_cap.h"
 #include "models/ops/swiglu.h"
+#include "models/ops/weigh_rows.h"
 
 namespace longshore::models {
 namespace {
@@ -52,6 +56,10 @@ Var norm(const DecoderConfig& c, Var x, const std::string& name, int64_t width) 
                       .init = {offset == 0 ? Init::Kind::ones : Init::Kind::zeros}};
   return rms_norm(x, x.trace->weight(name, {{width}, c.dtype}, weight), c.norm_epsilon,
                   {.weight_offset = offset});
+}
+
+Var unweighted_norm(const DecoderConfig& c, Var x, int64_t width) {
+  return rms_norm(x, constant(*x.trace, {{width}, c.dtype}, 1), c.norm_epsilon);
 }
 
 // x itself where the layer has no such norm.
@@ -95,8 +103,8 @@ class Linears {
     const auto& [name, width, has_bias] = to;
     Trace& t = *x_.trace;
     Weight matrix = kMatrix, bias = kBias;
-    matrix.saved_rows = rows(name, ".weight");
-    bias.saved_rows = rows(name, ".bias");
+    matrix.saved_section = rows(name, ".weight");
+    bias.saved_section = rows(name, ".bias");
     Var y =
         linear(x_, t.weight(name + ".weight", {{width, x_.type().shape.back()}, c_.dtype}, matrix));
     if (adapter_) y = add_lora(*adapter_, y, name, rows(name, lora_b_name("")));
@@ -106,9 +114,9 @@ class Linears {
 
  private:
   // Which rows those of the layer `name` are, if they are not all of the module.
-  std::optional<SavedRows> rows(const std::string& name, const std::string& ending) const {
+  std::optional<SavedSection> rows(const std::string& name, const std::string& ending) const {
     if (name == module_) return std::nullopt;
-    return SavedRows{.tensor = module_ + ending, .first = rows_};
+    return SavedSection{.tensor = module_ + ending, .first = rows_};
   }
 
   const DecoderConfig& c_;
@@ -149,7 +157,14 @@ struct Rotation {
   std::optional<RopeTemperature> temperature = {};
 };
 
-constexpr const char *kRope = "rope", *kWindowRope = "window_rope", *kQueryRope = "query_rope";
+constexpr const char *kRope = "rope", *kWindowRope = "window_rope", *kQueryRope = "query_rope",
+                     *kUnrotatedQuery = "unrotated_query";
+
+// Whether queries of layers without RoPE have a temperature that is not 1 at all places.
+bool has_unrotated_temperature(const DecoderConfig& c) {
+  return c.has_unrotated_temperature && nope_layer_interval(c) <= c.layers &&
+         c.length >= c.unrotated_temperature_length;
+}
 
 std::vector<Rotation> rotations(const DecoderConfig& c) {
   const int64_t dim = rotary_dim(c, false), window_dim = rotary_dim(c, true);
@@ -168,6 +183,16 @@ std::vector<Rotation> rotations(const DecoderConfig& c) {
          .scaling = c.rope_scaling,
          .temperature = RopeTemperature{.beta = c.temperature_beta,
                                         .length = original_length(c.rope_scaling).value()}});
+  if (has_unrotated_temperature(c))
+    all.push_back(
+        {.name = kUnrotatedQuery,
+         .dim = dim,
+         .base = c.rope_base,
+         .scaling = ProportionalRopeScaling{.turned = 0, .factor = 1},  // which turns nothing
+         .temperature =
+             RopeTemperature{.beta = c.unrotated_temperature_beta,
+                             .length = static_cast<double>(c.unrotated_temperature_length),
+                             .first = 1}});
   return all;
 }
 
@@ -221,9 +246,9 @@ Program embed(const DecoderConfig& c) {
 }
 
 struct LayerInputs {
-  Var x;                        // [B,T,C]
-  RopeTable table, of_queries;  // of this kind of layer
-  std::optional<Var> own;       // [B,T,P], of this layer alone
+  Var x;                                         // [B,T,C]
+  std::optional<RopeTable> of_keys, of_queries;  // of this kind of layer
+  std::optional<Var> own;                        // [B,T,P], of this layer alone
 };
 
 LayerInputs layer_inputs(Trace& t, const DecoderConfig& c, const LayerKind& kind) {
@@ -236,9 +261,13 @@ LayerInputs layer_inputs(Trace& t, const DecoderConfig& c, const LayerKind& kind
     tables[rotation.name] = {t.input(rotation.name + "_cos", type),
                              t.input(rotation.name + "_sin", type)};
   }
-  const bool is_window = kind.has_window && tables.contains(kWindowRope);
-  in.table = tables.at(is_window ? kWindowRope : kRope);
-  in.of_queries = !is_window && tables.contains(kQueryRope) ? tables.at(kQueryRope) : in.table;
+  if (kind.has_rope) {
+    const bool is_window = kind.has_window && tables.contains(kWindowRope);
+    in.of_keys = tables.at(is_window ? kWindowRope : kRope);
+    in.of_queries = !is_window && tables.contains(kQueryRope) ? tables.at(kQueryRope) : in.of_keys;
+  } else if (tables.contains(kUnrotatedQuery)) {
+    in.of_queries = tables.at(kUnrotatedQuery);
+  }
   if (c.per_layer_width > 0)
     in.own = t.input("per_layer_input", {{c.batch, c.length, c.per_layer_width}, c.dtype});
   return in;
@@ -279,19 +308,28 @@ QueryKeyValue query_key_value(const DecoderConfig& c, Var n, const LayerInputs& 
   if (has_keys) {
     k = made[1];
     v = made.back();  // what keys are made of, where there is no other
-    if (traits(c).value_norm) v = rms_norm(*v, constant(t, {{d}, c.dtype}, 1), c.norm_epsilon);
+    if (traits(c).value_norm) v = unweighted_norm(c, *v, d);
   }
-  if (const QkNorm norms = traits(c).qk_norm; norms != QkNorm::none) {
-    const bool is_of_each = norms == QkNorm::of_each_head;
-    q = norm(c, q, "self_attn.q_norm.weight", is_of_each ? d : q_width);
-    if (k) k = norm(c, *k, "self_attn.k_norm.weight", is_of_each ? d : kv_width);
+  switch (traits(c).qk_norm) {
+    case QkNorm::none:
+      break;
+    case QkNorm::of_each_head:
+    case QkNorm::of_all_heads: {
+      const bool is_of_each = traits(c).qk_norm == QkNorm::of_each_head;
+      q = norm(c, q, "self_attn.q_norm.weight", is_of_each ? d : q_width);
+      if (k) k = norm(c, *k, "self_attn.k_norm.weight", is_of_each ? d : kv_width);
+      break;
+    }
+    case QkNorm::unweighted:
+      if (!c.has_qk_norm || !kind.has_rope) break;
+      q = unweighted_norm(c, q, d);
+      if (k) k = unweighted_norm(c, *k, d);
+      break;
   }
-  if (kind.has_rope) {
-    RopeOptions turned{.pairs = traits(c).rope_pairs};
-    if (rotary_dim(c, kind.has_window) < d) turned.head_dim = d;
-    q = rope(q, in.of_queries, turned);
-    if (k) k = rope(*k, in.table, turned);
-  }
+  RopeOptions turned{.pairs = traits(c).rope_pairs};
+  if (rotary_dim(c, kind.has_window) < d) turned.head_dim = d;
+  if (in.of_queries) q = rope(q, *in.of_queries, turned);
+  if (in.of_keys && k) k = rope(*k, *in.of_keys, turned);
   t.label(q, "query_proj");
   if (k) {
     t.label(*k, "key_proj");
@@ -324,10 +362,11 @@ Attended attention_block(const DecoderConfig& c, Var n, const LayerInputs& in,
   const auto [q, k, v] = query_key_value(c, n, in, kind);
   // A token by itself, which goes on a text, sees all before it.
   const bool has_blocks = c.vision && (kind.cache_capacity == 0 || c.length > 1);
+  const bool has_chunks = traits(c).window == WindowKind::chunk;
   const AttentionOptions options{
       .head_dim = d,
       .scale = query_scale(c),
-      .window = kind.has_window ? c.window : 0,
+      .window = kind.has_window && !has_chunks ? c.window : 0,
       .soft_cap = c.attention_cap,
       .deterministic = c.deterministic,
       .mask = has_blocks ? AttentionMask::blocks : AttentionMask::causal};
@@ -364,52 +403,139 @@ Attended attention_block(const DecoderConfig& c, Var n, const LayerInputs& in,
 
 // The MLP's activation of its gate, times `up`.
 Var gated(const DecoderConfig& c, Var gate, Var up) {
-  return traits(c).activation == Activation::silu ? swiglu(gate, up) : geglu(gate, up);
+  switch (traits(c).activation) {
+    case Activation::silu:
+      return swiglu(gate, up);
+    case Activation::gelu_tanh:
+      return geglu(gate, up);
+    case Activation::clamped_silu:
+      break;
+  }
+  return clamped_swiglu(gate, up, {.alpha = c.activation_alpha, .limit = c.activation_limit});
 }
 
-// [B,T,C] -> [B,T,C]
-Var mlp_block(const DecoderConfig& c, const LayerKind& kind, Var n) {
+// The MLP of that name and width F. [B,T,C] -> [B,T,C]
+Var mlp_block(const DecoderConfig& c, const LayerKind& kind, Var n, std::string_view module,
+              int64_t width) {
   Trace& t = *n.trace;
-  const int64_t width = mlp_width(c, kind.kv_sharing);  // F
-  const std::vector<Var> gate_up = projections(
-      c, kind, n, {{"mlp.gate_proj", width, c.mlp_bias}, {"mlp.up_proj", width, c.mlp_bias}});
+  auto to = [&](const char* name, int64_t out) {
+    return Projection{std::string(module) + name, out, c.mlp_bias};
+  };
+  const std::vector<Var> gate_up =
+      projections(c, kind, n, {to(".gate_proj", width), to(".up_proj", width)});
   Var gate = t.label(gate_up[0], "mlpwi_0"), up = t.label(gate_up[1], "mlpwi_1");
   Var act = gated(c, gate, up);  // [B,T,F]
-  return t.label(projection(c, kind, act, {"mlp.down_proj", c.width, c.mlp_bias}), "mlpwo");
+  return t.label(projection(c, kind, act, to(".down_proj", c.width)), "mlpwo");
 }
 
-// The matrices [E,N,K] of all experts; checkpoints have each by itself.
-Var expert_weights(Trace& t, const DecoderConfig& c, std::string_view module, int64_t out,
-                   int64_t in) {
-  Weight weight = kMatrix;
-  weight.saved_slices = std::string(module) + ".weight";
-  std::string name = *weight.saved_slices;
-  name.erase(name.find("{}."), 3);
-  return t.weight(name, {{c.experts, out, in}, c.dtype}, weight);
+// A weight of all experts [E,..]: a tensor of each in checkpoints, or one of all.
+Var expert_weight(Trace& t, std::string name, const Type& type, Weight weight) {
+  if (const size_t number = name.find("{}."); number != std::string::npos) {
+    weight.saved_slices = name;
+    name.erase(number, 3);
+  }
+  return t.weight(name, type, weight);
 }
 
-// Each token through its experts. [B,T,C] -> [B,T,C]
-Var experts_block(const DecoderConfig& c, Var n) {
+// One of an expert's linear layers, of all experts.
+class ExpertLinear {
+ public:
+  enum class Role : uint8_t { gate, up, down };
+
+  ExpertLinear(const DecoderConfig& c, Role role) : c_(c), traits_(traits(c).experts), role_(role) {
+    module_ = role == Role::gate ? traits_.gate : role == Role::up ? traits_.up : traits_.down;
+  }
+
+  // rows [M,K] -> [M,N]
+  Var operator()(Var rows, Var ends, int64_t out) const {
+    Trace& t = *rows.trace;
+    const int64_t in = rows.type().shape.back();
+    const Shape shape = traits_.is_plain ? Shape{c_.experts, in, out} : Shape{c_.experts, out, in};
+    Weight matrix = kMatrix, bias = kBias;
+    matrix.saved_section = section("", traits_.is_plain ? 2 : 1, out);
+    bias.saved_section = section("_bias", 1, out);
+    const bool is_numbered = module_.find("{}") != std::string::npos;
+    Var w = expert_weight(t, module_ + (is_numbered ? ".weight" : ""), {shape, c_.dtype}, matrix);
+    Var y = grouped_linear(rows, w, ends, traits_.is_plain ? Layout::plain : Layout::transposed);
+    if (!traits_.has_biases) return y;
+    return add_grouped_bias(
+        y, expert_weight(t, module_ + "_bias", {{c_.experts, out}, c_.dtype}, bias), ends);
+  }
+
+ private:
+  // Where gate and up are one tensor.
+  std::optional<SavedSection> section(const char* ending, int axis, int64_t out) const {
+    if (traits_.gate_up.empty() || role_ == Role::down) return std::nullopt;
+    const int64_t number = role_ == Role::up ? 1 : 0;
+    return SavedSection{.tensor = std::string(traits_.gate_up) + ending,
+                        .first = traits_.takes_turns ? number : number * out,
+                        .axis = axis,
+                        .step = traits_.takes_turns ? 2 : 1};
+  }
+
+  const DecoderConfig& c_;
+  const ExpertTraits& traits_;
+  Role role_;
+  std::string module_;
+};
+
+// Which experts each token of n [B,T,C] goes to.
+Routing routing(const DecoderConfig& c, Var n) {
   Trace& t = *n.trace;
-  const ExpertModules& modules = traits(c).experts;
-  const int64_t width = expert_width(c);  // F; M rows of all experts
-  Var matrix =
-      t.weight(std::string(modules.router) + ".weight", {{c.experts, c.width}, c.dtype}, kMatrix);
-  const Routing routing = router(
-      linear(n, matrix), {.experts_per_token = c.experts_per_token,
-                          .normalized = c.normalizes_experts || traits(c).normalizes_experts});
+  const ExpertTraits& experts = traits(c).experts;
+  const std::string module(experts.router), matrix = experts.scales_router ? ".proj" : "";
+  if (experts.scales_router) {
+    Var scales = t.weight(module + ".scale", {{c.width}, c.dtype},
+                          {.decay = Decay::no, .init = {Init::Kind::ones}});
+    n = scale(rms_norm(n, scales, c.norm_epsilon), 1 / std::sqrt(static_cast<double>(c.width)));
+  }
+  Var logits =
+      linear(n, t.weight(module + matrix + ".weight", {{c.experts, c.width}, c.dtype}, kMatrix));
+  if (experts.has_biases)
+    logits = add_bias(logits, t.weight(module + ".bias", {{c.experts}, c.dtype}, kBias));
+  Routing routing = router(
+      logits, {.experts_per_token = c.experts_per_token,
+               .score = experts.has_sigmoid_scores ? RouterScore::sigmoid : RouterScore::softmax,
+               .normalized = c.normalizes_experts || experts.normalizes});
+  if (experts.scales_router)
+    routing.weights = scale_by_expert(routing.weights, routing.experts,
+                                      t.weight(module + ".per_expert_scale", {{c.experts}, c.dtype},
+                                               {.decay = Decay::no, .init = {Init::Kind::ones}}));
   t.label(routing.weights, "moe_routing");
-  const Grouping grouping = group_by_expert(routing.experts, c.experts);
+  return routing;
+}
+
+// Each token of n through the experts that what the router reads says. [B,T,C] -> [B,T,C]
+Var experts_block(const DecoderConfig& c, const LayerKind& kind, Var n, Var read_by_router) {
+  Trace& t = *n.trace;
+  const ExpertTraits& experts = traits(c).experts;
+  const Routing routed = routing(c, read_by_router);
+  const Grouping grouping = group_by_expert(routed.experts, c.experts);
   t.label(grouping.order, "moe_grouping");
   Var x = t.label(permute_tokens(n, grouping), "moe_permuted");  // [M,C]
-  auto product = [&](Var rows, std::string_view module, int64_t out, const char* label) {
-    Var weights = expert_weights(t, c, module, out, rows.type().shape.back());
-    return t.label(grouped_linear(rows, weights, grouping.ends), label);
+  if (experts.weighs_inputs) x = weigh_rows(x, routed.weights, grouping.order);
+  auto product = [&](ExpertLinear::Role role, Var rows, int64_t out, const char* label) {
+    return t.label(ExpertLinear(c, role)(rows, grouping.ends, out), label);
   };
-  Var gate = product(x, modules.gate, width, "moe_mlpwi_0"),
-      up = product(x, modules.up, width, "moe_mlpwi_1");  // [M,F]
-  Var down = product(gated(c, gate, up), modules.down, c.width, "moe_mlpwo");
-  return combine_tokens(down, routing.weights, grouping);
+  using enum ExpertLinear::Role;
+  Var wi_0 = product(gate, x, expert_width(c), "moe_mlpwi_0"),
+      wi_1 = product(up, x, expert_width(c), "moe_mlpwi_1");  // [M,F]
+  Var wo = product(down, gated(c, wi_0, wi_1), c.width, "moe_mlpwo");
+  Var weights = experts.weighs_inputs ? constant(t, routed.weights.type(), 1) : routed.weights;
+  Var y = combine_tokens(wo, weights, grouping);
+  if (experts.shared.empty()) return y;
+  return add(mlp_block(c, kind, n, experts.shared, expert_width(c)), y);
+}
+
+// What stands after attention's residual: an MLP, experts, or both. [B,T,C] -> [B,T,C]
+Var feed_forward(const DecoderConfig& c, const LayerKind& kind, Var attended) {
+  const ExpertTraits& experts = traits(c).experts;
+  Var n = normed(c, attended, traits(c).norms.before_mlp);
+  if (kind.has_experts && !experts.is_beside()) return experts_block(c, kind, n, n);
+  Var down = mlp_block(c, kind, n, traits(c).mlp, mlp_width(c, kind.kv_sharing));
+  if (!kind.has_experts) return down;
+  Var given = experts_block(c, kind, normed(c, attended, experts.norm_before), attended);
+  return add(normed(c, down, experts.norm_after_mlp), normed(c, given, experts.norm_after));
 }
 
 // What the layer's own input [B,T,P] says to x [B,T,C]: [B,T,C].
@@ -432,9 +558,7 @@ Program decoder_layer(const DecoderConfig& c, const LayerKind& kind, const std::
   };
   const auto [out, own] = attention_block(c, normed(c, in.x, norms.before_attention), in, kind);
   Var attended = add_to(in.x, out, norms.after_attention);
-  Var n = normed(c, attended, norms.before_mlp);
-  Var down = kind.has_experts ? experts_block(c, n) : mlp_block(c, kind, n);
-  Var y = add_to(attended, down, norms.after_mlp);
+  Var y = add_to(attended, feed_forward(c, kind, attended), norms.after_mlp);
   if (in.own) y = add(y, per_layer_block(c, y, *in.own));
   if (traits(c).layer_scalar)
     y = scale_by(y, t.weight("layer_scalar", {{1}, c.dtype}, kLayerScalar));

@@ -26,6 +26,10 @@ int64_t period(const DecoderConfig& config, bool (*said)(const DecoderConfig&, i
 
 }  // namespace
 
+const char* window_word(const Family& family) {
+  return family.layer.window == WindowKind::chunk ? "chunked_attention" : kSlidingAttention;
+}
+
 bool has_window(const DecoderConfig& config, int64_t layer) {
   if (config.family->hf.last_is_global && layer == config.layers - 1) return false;
   return config.window > 0 && has(config.windowed, config.full_attention_period, layer);
@@ -67,7 +71,17 @@ std::optional<int64_t> layer_without_keys(const DecoderConfig& config) {
 }
 
 bool has_experts(const DecoderConfig& config, int64_t layer) {
-  return config.experts > 0 && has(config.sparse, 0, layer);
+  if (config.experts == 0) return false;
+  return config.sparse.empty() ? (layer + 1) % config.moe_layer_step == 0
+                               : has(config.sparse, 0, layer);
+}
+
+int64_t moe_layer_step(const DecoderConfig& config) {
+  int64_t first = 0;
+  while (first < config.layers && !has_experts(config, first)) ++first;
+  for (int64_t layer = 0; layer < config.layers; ++layer)
+    if (has_experts(config, layer) != ((layer + 1) % (first + 1) == 0)) return 0;
+  return first + 1;
 }
 
 int64_t expert_width(const DecoderConfig& config) {
@@ -109,8 +123,13 @@ DecoderConfig with_defaults_written_out(DecoderConfig config) {
   for (int64_t layer = 0; layer < config.layers; ++layer)
     sparse.push_back(has_experts(config, layer));
   config.sparse = std::move(sparse);
+  config.moe_layer_step = 1;
   config.expert_width = config.experts > 0 ? expert_width(config) : 0;
-  config.normalizes_experts |= config.family->layer.normalizes_experts;
+  config.normalizes_experts |= config.family->layer.experts.normalizes;
+  if (!config.has_unrotated_temperature) {
+    config.unrotated_temperature_beta = DecoderConfig{}.unrotated_temperature_beta;
+    config.unrotated_temperature_length = DecoderConfig{}.unrotated_temperature_length;
+  }
   config.max_position_embeddings.reset();
   if (config.kv_shared_layers == 0) config.double_wide_mlp = false;
   config.global_head_dim = head_dim(config, false);

@@ -36,10 +36,12 @@ struct DecoderConfig {
   int64_t experts_per_token = 0;    // num_experts_per_tok
   int64_t expert_width = 0;         // base_moe_mlp_dim; 0: as mlp_width
   bool normalizes_experts = false;  // norm_topk_prob: a token's experts have weights of sum 1
-  std::vector<bool> sparse = {};  // which layers have experts, all but mlp_only_layers; empty: all
-  int64_t per_layer_width = 0;    // hidden_size_per_layer_input; 0: layers have no such input
-  double norm_epsilon = 1e-5;     // normalization_layer_epsilon
-  double rope_base = 10000;       // rope_max_timescale
+  // Which layers have experts: all but mlp_only_layers; empty: each interleave_moe_layer_step'th.
+  std::vector<bool> sparse = {};
+  int64_t moe_layer_step = 1;
+  int64_t per_layer_width = 0;       // hidden_size_per_layer_input; 0: layers have no such input
+  double norm_epsilon = 1e-5;        // normalization_layer_epsilon
+  double rope_base = 10000;          // rope_max_timescale
   double partial_rotary_factor = 1;  // partial_rotary_factor: the share of a head that turns
   bool tied_embeddings = false;      // logits_via_embedding
   Dtype dtype = Dtype::float32;      // dtype
@@ -50,6 +52,14 @@ struct DecoderConfig {
   bool mlp_bias = false;           // mlp_bias
   RopeScaling rope_scaling;        // rope_type, of layers without a window
   double temperature_beta = 0;     // llama_4_scaling_beta: of the queries' temperature; 0: none
+  // Of the queries' temperature in layers without RoPE: temperature_tuning,
+  // temperature_tuning_scale and temperature_tuning_floor_scale.
+  bool has_unrotated_temperature = false;
+  double unrotated_temperature_beta = 0.1;
+  int64_t unrotated_temperature_length = 8192;
+  bool has_qk_norm = false;     // use_qk_norm, of families in which it is not always there
+  double activation_alpha = 1;  // mlp_activations_alpha: of the gate within the sigmoid
+  double activation_limit = 0;  // mlp_activations_limit: of gate and up
   std::optional<double> query_pre_attn_scalar;  // scores are divided by its root; unset: head_dim
   double embedding_multiplier = 1;              // embedding_multiplier
   std::optional<double> attention_multiplier;   // of scores; unset: by query_pre_attn_scalar
@@ -82,6 +92,7 @@ struct DecoderConfig {
 // What Hugging Face's layer_types call layers without a window, and with one.
 inline constexpr const char *kFullAttention = "full_attention",
                             *kSlidingAttention = "sliding_attention";
+const char* window_word(const Family& family);
 
 // Whether that layer, counted from 0, attends to a window only.
 bool has_window(const DecoderConfig& config, int64_t layer);
@@ -98,6 +109,8 @@ KvSharing kv_sharing(const DecoderConfig& config, int64_t layer);
 std::optional<int64_t> layer_without_keys(const DecoderConfig& config);
 // Whether that layer, counted from 0, has experts.
 bool has_experts(const DecoderConfig& config, int64_t layer);
+// The s with which each s-th layer has experts and no other has; 0 where there is no such s.
+int64_t moe_layer_step(const DecoderConfig& config);
 // The width between an expert's projections.
 int64_t expert_width(const DecoderConfig& config);
 // The width of that layer's MLP.

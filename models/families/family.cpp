@@ -2,9 +2,12 @@
 
 #include <algorithm>
 
+#include "models/families/fields.h"
+
 namespace longshore::models {
 namespace {
 
+constexpr std::string_view kMlp = "mlp.";
 constexpr std::string_view kLinearModules[] = {
     "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
     "mlp.gate_proj",    "mlp.up_proj",      "mlp.down_proj"};
@@ -13,15 +16,20 @@ constexpr std::string_view kLinearModules[] = {
 
 const std::vector<const Family*>& families() {
   static const std::vector<const Family*> all{
-      &kLlama,      &kMistral, &kQwen2,      &kQwen3,   &kGemma,   &kGemma2,
-      &kGemma3Text, &kOlmo2,   &kGranite,    &kSmolLm3, &kOlmo3,   &kMinistral3,
-      &kPhi3,       &kGlm4,    &kGemma4Text, &kMixtral, &kQwen3Moe};
+      &kLlama,      &kMistral, &kQwen2,    &kQwen3,  &kGemma,      &kGemma2, &kGemma3Text,
+      &kOlmo2,      &kGranite, &kSmolLm3,  &kOlmo3,  &kMinistral3, &kPhi3,   &kGlm4,
+      &kGemma4Text, &kMixtral, &kQwen3Moe, &kGptOss, &kLlama4Text};
   return all;
 }
 
 const FamilyField* find_field(const Family& family, const Field& field) {
   const auto found = std::ranges::find(family.hf.fields, &field, &FamilyField::field);
   return found == family.hf.fields.end() ? nullptr : &*found;
+}
+
+const char* hf_key(const Family& family, const Field& field) {
+  const FamilyField* of_family = find_field(family, field);
+  return of_family && of_family->hf_key ? of_family->hf_key : field.hf_key;
 }
 
 const Family* find_family(std::string_view name) {
@@ -31,11 +39,21 @@ const Family* find_family(std::string_view name) {
 
 std::vector<std::string> linear_modules(const LayerTraits& layer) {
   std::vector<std::string> modules;
-  for (std::string_view module : kLinearModules) {
-    if (!layer.experts.router.empty() && module.starts_with("mlp.")) continue;
+  auto add = [&](std::string module) {
     std::string published(published_module(layer, module));
     if (modules.empty() || modules.back() != published) modules.push_back(std::move(published));
-  }
+  };
+  const ExpertTraits& experts = layer.experts;
+  const bool has_mlp = experts.router.empty() || experts.is_beside() || !experts.shared.empty();
+  for (std::string_view module : kLinearModules)
+    if (!module.starts_with(kMlp))
+      add(std::string(module));
+    else if (has_mlp)
+      add(std::string(layer.mlp) + "." + std::string(module.substr(kMlp.size())));
+  if (!experts.shared.empty())
+    for (std::string_view module : kLinearModules)
+      if (module.starts_with(kMlp))
+        add(std::string(experts.shared) + "." + std::string(module.substr(kMlp.size())));
   return modules;
 }
 

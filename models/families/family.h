@@ -17,7 +17,7 @@ namespace longshore::models {
 struct Field;
 
 // Of the MLP's gate.
-enum class Activation : uint8_t { silu, gelu_tanh };
+enum class Activation : uint8_t { silu, gelu_tanh, clamped_silu };
 
 // Where a layer has norms, by their names: on what attention and MLP read, and on what they give.
 // "" where it has none.
@@ -28,8 +28,13 @@ struct LayerNorms {
   bool operator==(const LayerNorms&) const = default;
 };
 
-// Of query and key, before they are turned: RMSNorm on each head, or on all heads together.
-enum class QkNorm : uint8_t { none, of_each_head, of_all_heads };
+// Of query and key, before they are turned: RMSNorm on each head, or on all heads together; or on
+// each head of layers with RoPE, without weights, where use_qk_norm says so.
+enum class QkNorm : uint8_t { none, of_each_head, of_all_heads, unweighted };
+
+// What sliding_window_size is: how many keys a query sees, or a chunk of the text, of which a query
+// sees its own.
+enum class WindowKind : uint8_t { sliding, chunk };
 
 // Linear layers of one input that are published as one, "self_attn.qkv_proj": its rows are theirs,
 // one after the other. Here each has weights of its own.
@@ -44,12 +49,29 @@ inline constexpr FusedModule kQkvProj{"self_attn.qkv_proj",
                                       {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"}};
 inline constexpr FusedModule kGateUpProj{"mlp.gate_up_proj", {"mlp.gate_proj", "mlp.up_proj"}};
 
-// Modules of layers that have experts in the place of an MLP (Fedus et al. 2021, arXiv 2101.03961):
-// "mlp.experts.{}.gate_proj", the number of an expert in place of "{}". "": the family has none.
-struct ExpertModules {
-  std::string_view router, gate, up, down;
+// Experts (Fedus et al. 2021, arXiv 2101.03961): which each token goes to, and their weights'
+// names.
+struct ExpertTraits {
+  std::string_view router;  // its module; "": the family has no experts
+  // Where checkpoints have each expert's weights by themselves their modules,
+  // "mlp.experts.{}.gate_proj", the number of the expert in place of "{}". Else the names of
+  // tensors of all experts [E,..].
+  std::string_view gate, up, down;
+  std::string_view gate_up;  // the tensor that has both, if there is one
+  bool takes_turns = false;  // there a column of the gate, then one of up; else all, then all
+  bool is_plain = false;     // matrices are [in,out] there and here, else [out,in]
+  bool has_biases = false;   // of the router and of the experts
+  bool has_sigmoid_scores = false;  // else a softmax
+  bool normalizes = false;     // the weights of a token's experts, whatever norm_topk_prob says
+  bool scales_router = false;  // what the router reads is normed and scaled, and what it says too
+  bool weighs_inputs = false;  // experts read weighed tokens; else what they give is weighed
+  std::string_view shared;     // an MLP that all tokens go through besides
+  // Where experts stand beside the layer's MLP: norms on what they read, on what they give, and on
+  // what the MLP gives. Else they stand in its place.
+  std::string_view norm_before, norm_after, norm_after_mlp;
 
-  bool operator==(const ExpertModules&) const = default;
+  bool is_beside() const { return !norm_before.empty(); }
+  bool operator==(const ExpertTraits&) const = default;
 };
 
 // What all layers of a family have and no config can change.
@@ -61,9 +83,10 @@ struct LayerTraits {
   QkNorm qk_norm = QkNorm::none;
   bool value_norm = false;       // each head of the values, without a weight
   bool unscaled_scores = false;  // whatever head_dim is
-  ExpertModules experts = {};
-  bool normalizes_experts =
-      false;                  // the weights of a token's experts, whatever norm_topk_prob says
+  bool has_sinks = false;        // each head has a logit that takes part in its softmax
+  WindowKind window = WindowKind::sliding;
+  std::string_view mlp = "mlp";  // its module
+  ExpertTraits experts = {};
   bool layer_scalar = false;  // what a layer gives is multiplied by a number that does not train
   RopePairs rope_pairs = RopePairs::halves;
   std::vector<FusedModule> fused = {};
@@ -85,6 +108,14 @@ enum class Windows : uint8_t {
 struct FamilyField {
   const Field* field;
   double otherwise = 0;
+  const char* hf_key = nullptr;  // where the family has another for it
+};
+
+// The keys that say which layers have no experts.
+enum class DenseLayers : uint8_t {
+  none,     // all have them
+  by_list,  // mlp_only_layers, decoder_sparse_step
+  by_step,  // moe_layers, or interleave_moe_layer_step
 };
 
 // A key whose value has to be one of the words, or null.
@@ -119,10 +150,13 @@ struct HfKeys {
   int64_t full_attention_period = 0;            // where layer_types do not say it
   const char* period_key = nullptr;             // the older spelling of layer_types
   std::vector<const char*> expert_counts = {};  // keys of num_experts; the first is written
-  bool has_dense_layers = false;                // some layers have no experts: mlp_only_layers
-  int64_t nope_layer_interval = 0;  // where no_rope_layers do not say it; 0: no key says it
-  double window_rope_base = 0;      // 0: windows turn as other layers do, and no key says else
-  bool scales_windows = true;       // false: they do so without a scaling
+  const char* experts_flag = nullptr;           // the key that says whether there are any
+  DenseLayers dense_layers = DenseLayers::none;
+  bool needs_rope = false;             // RoPE's parameters have to be said
+  const char* quantization = nullptr;  // quant_method that files may have
+  int64_t nope_layer_interval = 0;     // where no_rope_layers do not say it; 0: no key says it
+  double window_rope_base = 0;         // 0: windows turn as other layers do, and no key says else
+  bool scales_windows = true;          // false: they do so without a scaling
 };
 
 struct Family {
@@ -133,7 +167,8 @@ struct Family {
 };
 
 extern const Family kLlama, kMistral, kQwen2, kQwen3, kGemma, kGemma2, kGemma3Text, kOlmo2,
-    kGranite, kSmolLm3, kOlmo3, kMinistral3, kPhi3, kGlm4, kGemma4Text, kMixtral, kQwen3Moe;
+    kGranite, kSmolLm3, kOlmo3, kMinistral3, kPhi3, kGlm4, kGemma4Text, kMixtral, kQwen3Moe,
+    kGptOss, kLlama4Text;
 
 // All of them; the first of several that compute the same is the one they are compared as.
 const std::vector<const Family*>& families();
@@ -141,11 +176,14 @@ const std::vector<const Family*>& families();
 // nullptr if the family's code does not read it.
 const FamilyField* find_field(const Family& family, const Field& field);
 
+// What config.json of the family calls it.
+const char* hf_key(const Family& family, const Field& field);
+
 // nullptr if there is none of that name.
 const Family* find_family(std::string_view name);
 
-// The linear layers of a decoder layer, as they are published: those that can have adapters. Of
-// families with experts, attention's alone.
+// The linear layers of a decoder layer, as they are published: those that can have adapters, of
+// which a layer may lack some. Experts are not among them.
 std::vector<std::string> linear_modules(const LayerTraits& layer);
 
 // Those of all families, each once.

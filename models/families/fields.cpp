@@ -88,7 +88,8 @@ const Field kExperts{"num_experts",
                      &DecoderConfig::experts,
                      0,
                      kMaxExperts,
-                     "mixtral, qwen3_moe: experts of a layer; 0: a dense MLP"};
+                     "mixtral, qwen3_moe, gpt_oss, gemma4_text, llama4_text: experts of a "
+                     "layer; 0: a dense MLP"};
 const Field kExpertsPerToken{"num_experts_per_tok",
                              "num_experts_per_tok",
                              other,
@@ -102,7 +103,8 @@ const Field kExpertWidth{"base_moe_mlp_dim",
                          &DecoderConfig::expert_width,
                          0,
                          kMaxMlpWidth,
-                         "qwen3_moe: width between an expert's projections; 0: base_mlp_dim"};
+                         "qwen3_moe, gemma4_text, llama4_text: width between an expert's "
+                         "projections; 0: base_mlp_dim"};
 const Field kNormalizesExperts{
     "norm_topk_prob",
     "norm_topk_prob",
@@ -111,6 +113,59 @@ const Field kNormalizesExperts{
     0,
     1,
     "qwen3_moe: the weights of a token's experts are divided by their sum"};
+const Field kMoeLayerStep{"interleave_moe_layer_step",
+                          "interleave_moe_layer_step",
+                          other,
+                          &DecoderConfig::moe_layer_step,
+                          1,
+                          kMaxLayers,
+                          "qwen3_moe, llama4_text: each so many'th layer has experts, the others a "
+                          "dense MLP"};
+const Field kUsesQkNorm{"use_qk_norm",
+                        "use_qk_norm",
+                        flag,
+                        &DecoderConfig::has_qk_norm,
+                        0,
+                        1,
+                        "llama4_text: RMSNorm on query and key of layers with RoPE"};
+const Field kActivationAlpha{"mlp_activations_alpha",
+                             "swiglu_alpha",
+                             number,
+                             &DecoderConfig::activation_alpha,
+                             0,
+                             kAnything,
+                             "gpt_oss: of the gate within the sigmoid",
+                             true};
+const Field kActivationLimit{"mlp_activations_limit",
+                             "swiglu_limit",
+                             number,
+                             &DecoderConfig::activation_limit,
+                             0,
+                             kAnything,
+                             "gpt_oss: the most that a gate is, and up on both sides of 0"};
+const Field kUnrotatedTemperature{"temperature_tuning",
+                                  "attn_temperature_tuning",
+                                  flag,
+                                  &DecoderConfig::has_unrotated_temperature,
+                                  0,
+                                  1,
+                                  "llama4_text: in layers without RoPE queries at position p are "
+                                  "multiplied by 1 + temperature_tuning_scale ln(1 + floor((p + 1) "
+                                  "/ temperature_tuning_floor_scale))"};
+const Field kUnrotatedTemperatureBeta{"temperature_tuning_scale",
+                                      "attn_scale",
+                                      number,
+                                      &DecoderConfig::unrotated_temperature_beta,
+                                      0,
+                                      kAnything,
+                                      "llama4_text: see temperature_tuning"};
+const Field kUnrotatedTemperatureLength{"temperature_tuning_floor_scale",
+                                        "floor_scale",
+                                        count,
+                                        &DecoderConfig::unrotated_temperature_length,
+                                        1,
+                                        kMaxLength,
+                                        "llama4_text: see temperature_tuning"};
 const Field kPerLayerWidth{"hidden_size_per_layer_input",
                            "hidden_size_per_layer_input",
                            count,
@@ -181,8 +236,8 @@ const Field kWindow{"sliding_window_size",
                     &DecoderConfig::window,
                     0,
                     kMaxLength,
-                    "keys that a query of a layer with a window sees, itself included; 0: no "
-                    "window"};
+                    "keys that a query of a layer with a window sees, itself included; "
+                    "llama4_text: tokens of a chunk, of which it sees its own; 0: no window"};
 const Field kFullAttentionPeriod{"full_attention_period",
                                  "layer_types",
                                  other,
@@ -291,15 +346,22 @@ const std::vector<const Field*>& decoder_fields() {
                                              &kMlpWidth,
                                              &kDoubleWideMlp,
                                              &kPerLayerWidth,
+                                             &kActivationAlpha,
+                                             &kActivationLimit,
                                              &kExperts,
                                              &kExpertsPerToken,
                                              &kExpertWidth,
                                              &kNormalizesExperts,
+                                             &kMoeLayerStep,
                                              &kVocabulary,
                                              &kNormEpsilon,
                                              &kRopeBase,
                                              &kPartialRotaryFactor,
                                              &kTemperatureBeta,
+                                             &kUnrotatedTemperature,
+                                             &kUnrotatedTemperatureBeta,
+                                             &kUnrotatedTemperatureLength,
+                                             &kUsesQkNorm,
                                              &kTiedEmbeddings,
                                              &kAttentionBias,
                                              &kMlpBias,

@@ -44,7 +44,9 @@ extern const Field kWidth, kLayers, kQueryHeads, kKvHeads, kHeadDim, kMlpWidth, 
     kAttentionMultiplier, kResidualMultiplier, kLogitsScaling, kAttentionCap, kLogitsCap,
     kWindowRopeBase, kPadToken, kPartialRotaryFactor, kTemperatureBeta, kMaxPositionEmbeddings,
     kGlobalHeadDim, kGlobalKvHeads, kKeysAsValues, kKvSharedLayers, kDoubleWideMlp, kPerLayerWidth,
-    kExperts, kExpertsPerToken, kExpertWidth, kNormalizesExperts;
+    kExperts, kExpertsPerToken, kExpertWidth, kNormalizesExperts, kMoeLayerStep, kUsesQkNorm,
+    kActivationAlpha, kActivationLimit, kUnrotatedTemperature, kUnrotatedTemperatureBeta,
+    kUnrotatedTemperatureLength;
 
 // What config.json says of hidden_size_per_layer_input's table: its rows, as many as vocab_size.
 inline constexpr const char* kPerLayerVocabulary = "vocab_size_per_layer_input";

@@ -17,10 +17,10 @@ Var lora_input(const LoraProduct& adapter, Var x, std::string_view module) {
 }
 
 Var add_lora(Var input, Var product, std::string_view module,
-             const std::optional<SavedRows>& saved) {
+             const std::optional<SavedSection>& saved) {
   const int64_t rank = input.type().shape.back(), out = product.type().shape.back();
   Var b = product.trace->weight(lora_b_name(module), {{out, rank}, input.type().dtype},
-                                {.init = {Init::Kind::zeros}, .saved_rows = saved});
+                                {.init = {Init::Kind::zeros}, .saved_section = saved});
   return linear(input, b, product);
 }
 

@@ -22,8 +22,8 @@ struct LoraProduct {
 Var lora_input(const LoraProduct& adapter, Var x, std::string_view module);
 
 // product + input·Bᵀ for what lora_input gave, with the module's B as a weight of the trace.
-// `saved`: the rows that it is of another tensor, where it is.
+// `saved`: the section that it is of another tensor, where it is.
 Var add_lora(Var input, Var product, std::string_view module,
-             const std::optional<SavedRows>& saved = {});
+             const std::optional<SavedSection>& saved = {});
 
 }  // namespace longshore::models

@@ -23,7 +23,10 @@ std::string_view lora_target(std::string_view module) {
 
 std::vector<std::string> lora_targets(const LayerTraits& layer) {
   std::vector<std::string> targets;
-  for (const std::string& module : linear_modules(layer)) targets.emplace_back(lora_target(module));
+  for (const std::string& module : linear_modules(layer))
+    if (const std::string target(lora_target(module));
+        std::ranges::find(targets, target) == targets.end())
+      targets.push_back(target);
   return targets;
 }
 

@@ -17,6 +17,6 @@ const Family kQwen3Moe{
            .fields = {{&kAttentionBias}, {&kNormalizesExperts}, {&kExpertWidth}},
            .windows = Windows::refused,
            .expert_counts = {"num_experts", "num_local_experts"},
-           .has_dense_layers = true}};
+           .dense_layers = DenseLayers::by_list}};
 
 }  // namespace longshore::models

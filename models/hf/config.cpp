@@ -25,24 +25,29 @@ namespace {
 
 using nlohmann::json;
 
+constexpr const char* kQuantization = "quantization_config";
+
 void append(std::vector<UnknownKey>& all, const std::vector<UnknownKey>& more) {
   all.insert(all.end(), more.begin(), more.end());
 }
 
-// Which layers have a window: as layer_types says, or all but each `period`th.
+// Which layers have a window: as layer_types says, or all but each `period`th; or, where these are
+// chunks, all that have RoPE.
 void read_windowed(JsonReader& reader, DecoderConfig& config, int64_t period) {
   bool has_list = reader.has("layer_types");
+  const std::string window = window_word(*config.family);
   if (config.window == 0) {
     if (has_list)
       for (const json& type : reader.at("layer_types"))
         if (type != kFullAttention)
           throw DataError("layer_types: found " + shown(type) +
-                          ", expected full_attention, since there is no sliding_window");
+                          ", expected full_attention, since there is no " +
+                          hf_key(*config.family, kWindow));
     return;
   }
   if (!has_list) {
     for (int64_t layer = 1; layer <= config.layers; ++layer)
-      config.windowed.push_back(layer % period != 0);
+      config.windowed.push_back(period > 0 ? layer % period != 0 : has_rope(config, layer - 1));
     return;
   }
   const json& types = reader.at("layer_types");
@@ -52,10 +57,10 @@ void read_windowed(JsonReader& reader, DecoderConfig& config, int64_t period) {
         (types.is_array() ? "a list of " + std::to_string(types.size()) : shown(types)) +
         ", expected a list of " + std::to_string(config.layers) + ", as num_hidden_layers says");
   for (const json& type : types) {
-    if (type != kFullAttention && type != kSlidingAttention)
-      throw DataError("layer_types: found " + shown(type) +
-                      ", expected full_attention or sliding_attention");
-    config.windowed.push_back(type == kSlidingAttention);
+    if (type != kFullAttention && type != window)
+      throw DataError("layer_types: found " + shown(type) + ", expected full_attention or " +
+                      window);
+    config.windowed.push_back(type == window);
   }
 }
 
@@ -91,7 +96,8 @@ void read_windows(JsonReader& reader, DecoderConfig& config) {
     case Windows::by_layer:
       break;
   }
-  config.window = reader.is_said(kWindow.hf_key) ? reader.integer(kWindow.hf_key, 0) : keys.window;
+  const char* key = hf_key(*config.family, kWindow);
+  config.window = reader.is_said(key) ? reader.integer(key, 0) : keys.window;
   if (keys.windows == Windows::by_layer) read_windowed(reader, config, period);
 }
 
@@ -122,12 +128,13 @@ void read_rotated(JsonReader& reader, DecoderConfig& config) {
 
 void read_size(JsonReader& reader, const Field& field, DecoderConfig& config,
                std::optional<int64_t> otherwise = std::nullopt) {
-  const int64_t size = reader.integer(field.hf_key, otherwise);
+  const char* key = hf_key(*config.family, field);
+  const int64_t size = reader.integer(key, otherwise);
   // An odd head_dim has a message of its own.
   const auto least = static_cast<int64_t>(&field == &kHeadDim ? 1 : field.low),
              most = static_cast<int64_t>(field.high);
   if (size < least || size > most)
-    throw DataError(std::string(field.hf_key) + ": found " + std::to_string(size) + ", expected " +
+    throw DataError(std::string(key) + ": found " + std::to_string(size) + ", expected " +
                     std::to_string(least) + " to " + std::to_string(most));
   set_value(field, static_cast<double>(size), config);
 }
@@ -162,16 +169,22 @@ void read_fields(JsonReader& reader, DecoderConfig& config) {
   config.tied_embeddings = reader.flag(kTiedEmbeddings.hf_key, keys.tied_embeddings);
   for (const FamilyField& of_family : keys.fields) {
     const Field& field = *of_family.field;
-    if (field.kind == FieldKind::other) continue;
+    const double otherwise = of_family.otherwise;
+    if (field.kind == FieldKind::other || field.kind == FieldKind::size) continue;
     if (field.kind == FieldKind::count) {
-      read_size(reader, field, config, 0);
+      read_size(reader, field, config, static_cast<int64_t>(otherwise));
       continue;
     }
-    const double otherwise = of_family.otherwise;
+    const char* key = hf_key(*config.family, field);
+    // It was a number in early files, of which 0 alone was false.
+    if (&field == &kUnrotatedTemperature && reader.has(key) && reader.at(key).is_number_integer()) {
+      set_value(field, reader.at(key) == 0 ? 0 : 1, config);
+      continue;
+    }
     set_value(field,
-              field.kind == FieldKind::flag  ? reader.flag(field.hf_key, otherwise != 0)
-              : field.kind == FieldKind::cap ? reader.cap(field.hf_key, otherwise)
-                                             : reader.positive(field.hf_key, otherwise),
+              field.kind == FieldKind::flag  ? reader.flag(key, otherwise != 0)
+              : field.kind == FieldKind::cap ? reader.cap(key, otherwise)
+                                             : reader.positive(key, otherwise),
               config);
   }
 }
@@ -240,42 +253,66 @@ void read_global_sizes(JsonReader& reader, DecoderConfig& config) {
   if (sizes.kv_heads != config.kv_heads) config.global_kv_heads = sizes.kv_heads;
 }
 
-// Which layers have experts: each so many'th, but those of a list.
-void read_sparse(JsonReader& reader, DecoderConfig& config) {
-  constexpr const char *kStep = "decoder_sparse_step", *kDense = "mlp_only_layers";
-  const int64_t step = reader.integer(kStep, 1);
-  if (step == 0) reader.refuse(kStep, "a number above 0");
-  for (int64_t layer = 1; layer <= config.layers; ++layer)
-    config.sparse.push_back(layer % step == 0);
-  if (!reader.has(kDense)) return;
-  const json& dense = reader.at(kDense);
-  if (!dense.is_array()) reader.refuse(kDense, "a list of layers");
-  for (const json& layer : dense) {
-    if (!layer.is_number_integer() || layer < 0 || layer >= config.layers)
-      throw DataError(std::string(kDense) + ": found " + shown(layer) +
+// Numbers of layers that `key` lists.
+std::vector<int64_t> read_layers(JsonReader& reader, const char* key, int64_t layers) {
+  std::vector<int64_t> numbers;
+  const json& list = reader.at(key);
+  if (!list.is_array()) reader.refuse(key, "a list of layers");
+  for (const json& layer : list) {
+    if (!layer.is_number_integer() || layer < 0 || layer >= layers)
+      throw DataError(std::string(key) + ": found " + shown(layer) +
                       ", expected the number of a layer");
-    config.sparse[layer.get<size_t>()] = false;
+    numbers.push_back(layer.get<int64_t>());
   }
+  return numbers;
+}
+
+// Which layers have experts: each so many'th, but those of a list; or those of a list alone.
+void read_sparse(JsonReader& reader, DecoderConfig& config) {
+  constexpr const char *kDense = "mlp_only_layers", *kSparse = "moe_layers";
+  const bool by_step = config.family->hf.dense_layers == DenseLayers::by_step;
+  const char* step_key = by_step ? "interleave_moe_layer_step" : "decoder_sparse_step";
+  const int64_t step = reader.integer(step_key, 1);
+  if (step == 0) reader.refuse(step_key, "a number above 0");
+  const bool has_list = by_step && reader.has(kSparse);
+  for (int64_t layer = 1; layer <= config.layers; ++layer)
+    config.sparse.push_back(!has_list && layer % step == 0);
+  if (has_list)
+    for (int64_t layer : read_layers(reader, kSparse, config.layers))
+      config.sparse[static_cast<size_t>(layer)] = true;
+  if (!by_step && reader.has(kDense))
+    for (int64_t layer : read_layers(reader, kDense, config.layers))
+      config.sparse[static_cast<size_t>(layer)] = false;
 }
 
 void read_experts(JsonReader& reader, DecoderConfig& config) {
   const HfKeys& keys = config.family->hf;
   if (keys.expert_counts.empty()) return;
   const char* count_key = keys.expert_counts[0];
+  const char* taken_key = hf_key(*config.family, kExpertsPerToken);
+  const char* width_key = hf_key(*config.family, kExpertWidth);
+  if (keys.experts_flag && !reader.flag(keys.experts_flag, false)) {
+    for (const char* key : {count_key, taken_key, width_key}) reader.has(key);
+    return;
+  }
   for (const char* key : keys.expert_counts)
     if (reader.has(key)) count_key = key;
   config.experts = reader.integer(count_key);
   if (config.experts < 1 || config.experts > kMaxExperts)
     reader.refuse(count_key, "1 to " + std::to_string(kMaxExperts));
-  config.experts_per_token = reader.integer(kExpertsPerToken.hf_key);
+  config.experts_per_token = reader.integer(taken_key);
   if (config.experts_per_token < 1 || config.experts_per_token > config.experts)
-    reader.refuse(kExpertsPerToken.hf_key,
+    reader.refuse(taken_key,
                   "1 to " + std::string(count_key) + ", " + std::to_string(config.experts));
+  // As gpt-oss's files have it besides.
+  constexpr const char* kOtherTaken = "experts_per_token";
+  if (reader.has(kOtherTaken) && reader.at(kOtherTaken) != config.experts_per_token)
+    reader.refuse(kOtherTaken, "the same as " + std::string(taken_key));
   if (find_field(*config.family, kExpertWidth)) {
     read_size(reader, kExpertWidth, config);
-    if (config.expert_width == 0) reader.refuse(kExpertWidth.hf_key, "a number above 0");
+    if (config.expert_width == 0) reader.refuse(width_key, "a number above 0");
   }
-  if (keys.has_dense_layers) read_sparse(reader, config);
+  if (keys.dense_layers != DenseLayers::none) read_sparse(reader, config);
   // Of the loss that balances experts in transformers, which is not here.
   for (const char* key : {"router_aux_loss_coef", "output_router_logits"}) reader.has(key);
 }
@@ -305,6 +342,15 @@ void read_pad_token(JsonReader& reader, DecoderConfig& config) {
     reader.refuse(kKey, "null, or an id below vocab_size, " + std::to_string(count));
   const auto id = value.get<int64_t>();
   config.pad_token = id < 0 ? id + count : id;
+}
+
+// How files keep weights, which are read as numbers whatever they are.
+void read_quantization(JsonReader& reader, const Family& family) {
+  if (!family.hf.quantization || !reader.has(kQuantization)) return;
+  const json& value = reader.at(kQuantization);
+  expect_object(value, kQuantization);
+  JsonReader(value, std::string(kQuantization) + ".")
+      .word("quant_method", {family.hf.quantization});
 }
 
 void read_dtype(const json& object, DecoderConfig& config) {
@@ -356,15 +402,16 @@ Reading read_decoder(std::string_view text, Images images) {
   decoder.family = find_family(type);
   read_sizes(reader, decoder);
   read_dtype(object, decoder);
+  read_quantization(reader, *decoder.family);
   read_rope(reader, decoder, reading.unknown_keys);
   if (const char* key = kMaxPositionEmbeddings.hf_key; reader.has(key))
     decoder.max_position_embeddings = reader.integer(key);
   read_pad_token(reader, decoder);
   reader.expect_off("attention_dropout");
   read_fields(reader, decoder);
+  read_rotated(reader, decoder);
   read_windows(reader, decoder);
   read_global_sizes(reader, decoder);
-  read_rotated(reader, decoder);
   read_experts(reader, decoder);
   check_layers(reader, decoder);
   append(reading.unknown_keys, reader.unknown_keys());
@@ -412,8 +459,15 @@ bool set_dtype(nlohmann::ordered_json& object, std::string_view dtype) {
 
 }  // namespace
 
+std::string without_hf_quantization(std::string_view text) {
+  nlohmann::ordered_json object = parse_ordered_object(text);
+  object.erase(kQuantization);
+  return json_text(object);
+}
+
 std::string with_hf_dtype(std::string_view text, std::string_view dtype) {
   nlohmann::ordered_json object = parse_ordered_object(text);
+  object.erase(kQuantization);
   for (nlohmann::ordered_json* part : parts_of(object)) set_dtype(*part, dtype);
   if (!set_dtype(object, dtype)) object["dtype"] = dtype;
   return json_text(object);

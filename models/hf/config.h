@@ -53,8 +53,11 @@ std::string write_hf_config(const DecoderConfig& config);
 
 // The config.json `text` with the weights' dtype, "float32", "bfloat16" or "float16", under the key
 // that it has for it (torch_dtype or dtype; else dtype), also in its parts where they have one. All
-// else stays, in its order. Throws DataError when it is no JSON object.
+// else stays, in its order, but for a quantization_config, which such weights have not. Throws
+// DataError when it is no JSON object.
 std::string with_hf_dtype(std::string_view text, std::string_view dtype);
+// Without a quantization_config.
+std::string without_hf_quantization(std::string_view text);
 
 // The same with pad_token_id, which is null where there is none; also of the text model.
 std::string with_hf_pad_token(std::string_view text, std::optional<int64_t> pad_token);

@@ -32,9 +32,9 @@ Llama3RopeScaling read_llama3(JsonReader& rope) {
   const Llama3RopeScaling scaling{rope.positive("factor"), rope.positive("low_freq_factor"),
                                   rope.positive("high_freq_factor"),
                                   rope.positive(kOriginalLength)};
-  if (scaling.low_freq_factor >= scaling.high_freq_factor)
+  if (scaling.low_freq_factor > scaling.high_freq_factor)
     rope.refuse("low_freq_factor",
-                "less than high_freq_factor, " + shown(rope.at("high_freq_factor")));
+                "at most high_freq_factor, " + shown(rope.at("high_freq_factor")));
   return scaling;
 }
 
@@ -102,6 +102,7 @@ class RopeReader {
                    .scaling = {}};
     if (partial)
       said.partial_factor = reader_.positive(kPartialRotaryFactor.hf_key, partial->otherwise);
+    if (keys.needs_rope && !reader_.has(kScaling)) reader_.at(kParameters);
     if (reader_.has(kScaling)) said = read_older(said);
     take(reader_.has(kParameters) ? read_newer(said) : said);
     check_original_length();
@@ -201,8 +202,9 @@ class RopeReader {
   // transformers 5 prefers what stands beside rope_parameters, 4 does not read it.
   void check_original_length() {
     const std::optional<double> length = original_length(config_.rope_scaling);
-    if (reader_.has(kOriginalLength) && length && reader_.positive(kOriginalLength) != *length)
-      reader_.refuse(kOriginalLength, "the same as in RoPE's parameters");
+    for (const char* key : {kOriginalLength, "initial_context_length"})
+      if (reader_.has(key) && length && reader_.positive(key) != *length)
+        reader_.refuse(key, "the same as in RoPE's parameters");
   }
 
   JsonReader& reader_;

@@ -28,7 +28,8 @@ struct TextOf {
   const Family* family;
 };
 const TextOf kTexts[] = {{"gemma4", "gemma4_text", &kGemma4Text},
-                         {"gemma4_unified", "gemma4_unified_text", &kGemma4Text}};
+                         {"gemma4_unified", "gemma4_unified_text", &kGemma4Text},
+                         {"llama4", "llama4_text", &kLlama4Text}};
 
 const Family& family_of(const std::string& text_type) {
   for (const TextOf& text : kTexts)
@@ -57,6 +58,7 @@ json defaults_of(const std::string& text_type) {
     }
     return defaults;
   }
+  if (&family_of(text_type) == &kLlama4Text) return json::object();
   return {{"head_dim", 256},
           {"rms_norm_eps", 1e-6},
           {"max_position_embeddings", 8192},
@@ -104,7 +106,8 @@ json text_config(const json& object, const std::vector<std::string>& types) {
 }  // namespace
 
 const std::vector<std::string>& whole_model_types() {
-  static const std::vector<std::string> types{"gemma3", "paligemma", "gemma4", "gemma4_unified"};
+  static const std::vector<std::string> types{"gemma3", "paligemma", "gemma4", "gemma4_unified",
+                                              "llama4"};
   return types;
 }
 
@@ -119,8 +122,9 @@ std::string text_model_config(std::string_view text) {
 std::optional<std::string> text_model_name(std::string_view tensor) {
   std::string_view within = tensor;
   if (within.starts_with("model.")) within.remove_prefix(6);
-  for (std::string_view prefix : {"vision_tower.", "multi_modal_projector.", "embed_vision.",
-                                  "vision_embedder.", "audio_tower.", "embed_audio."})
+  for (std::string_view prefix :
+       {"vision_tower.", "vision_model.", "multi_modal_projector.", "embed_vision.",
+        "vision_embedder.", "audio_tower.", "embed_audio."})
     if (within.starts_with(prefix)) return std::nullopt;
   if (tensor == "language_model.lm_head.weight") return "lm_head.weight";
   for (std::string_view prefix :

@@ -40,8 +40,9 @@ std::vector<std::string> beyond(const DecoderConfig& c, const Family& family) {
   auto check = [&](bool is_beyond, const char* what) {
     if (is_beyond) found.emplace_back(what);
   };
-  for (const Field* field : {&kAttentionBias, &kMlpBias, &kAttentionCap, &kLogitsCap,
-                             &kKeysAsValues, &kKvSharedLayers, &kPerLayerWidth})
+  for (const Field* field :
+       {&kAttentionBias, &kMlpBias, &kAttentionCap, &kLogitsCap, &kKeysAsValues, &kKvSharedLayers,
+        &kPerLayerWidth, &kActivationLimit, &kUsesQkNorm, &kUnrotatedTemperature})
     check(value(*field, c) != 0 && !reads(family, *field), field->hf_key);
   for (const Field* field : {&kEmbeddingMultiplier, &kResidualMultiplier, &kLogitsScaling})
     check(value(*field, c) != 1 && !reads(family, *field), field->hf_key);
@@ -55,12 +56,15 @@ std::vector<std::string> beyond(const DecoderConfig& c, const Family& family) {
   check(c.window > 0 && !has_windows && family.hf.windows != Windows::all, kWindow.hf_key);
   check(c.window > 0 && family.hf.windows == Windows::all && !has_window_everywhere(c),
         "layer_types");
-  check((c.experts > 0) == family.hf.expert_counts.empty(), kExperts.hf_key);
+  const bool may_have_experts = !family.hf.expert_counts.empty(),
+             may_have_none = !may_have_experts || family.hf.experts_flag;
+  check(c.experts > 0 ? !may_have_experts : !may_have_none, kExperts.hf_key);
   check(c.experts > 0 && expert_width(c) != c.mlp_width && !reads(family, kExpertWidth),
         kExpertWidth.hf_key);
   check(c.normalizes_experts && !reads(family, kNormalizesExperts), kNormalizesExperts.hf_key);
-  const bool has_dense_layer = std::ranges::find(c.sparse, false) != c.sparse.end();
-  check(c.experts > 0 && has_dense_layer && !family.hf.has_dense_layers, "mlp_only_layers");
+  const bool has_dense_layer = moe_layer_step(c) != 1;
+  check(c.experts > 0 && has_dense_layer && family.hf.dense_layers == DenseLayers::none,
+        "mlp_only_layers");
   check(c.window == 0 && has_windows, kWindow.hf_key);
   check(nope_layer_interval(c) <= c.layers && family.hf.nope_layer_interval == 0, "no_rope_layers");
   const bool has_global = reads(family, kGlobalHeadDim);
@@ -81,7 +85,8 @@ const Family& family_that_says(const DecoderConfig& c) {
                     std::string(c.family->name) + ", differs in " + join(beyond(c, *c.family)));
 }
 
-void write_windows(const DecoderConfig& c, const HfKeys& keys, json& object) {
+void write_windows(const DecoderConfig& c, const Family& family, json& object) {
+  const HfKeys& keys = family.hf;
   switch (keys.windows) {
     case Windows::none:
       return;
@@ -94,10 +99,10 @@ void write_windows(const DecoderConfig& c, const HfKeys& keys, json& object) {
     case Windows::by_layer:
       break;
   }
-  object[kWindow.hf_key] = c.window;
+  object[hf_key(family, kWindow)] = c.window;
   json types = json::array();
   for (int64_t layer = 0; layer < c.layers; ++layer)
-    types.push_back(has_window(c, layer) ? kSlidingAttention : kFullAttention);
+    types.push_back(has_window(c, layer) ? window_word(family) : kFullAttention);
   object["layer_types"] = types;
   if (const int64_t period = full_attention_period(c); keys.period_key && period > 0)
     object[keys.period_key] = period;
@@ -119,17 +124,26 @@ void write_rotated(const DecoderConfig& c, const HfKeys& keys, json& object) {
   object[kNopeLayerInterval.hf_key] = interval > 0 ? interval : keys.nope_layer_interval;
 }
 
+void write_sparse(const DecoderConfig& c, DenseLayers keys, json& object) {
+  json dense = json::array(), sparse = json::array();
+  for (int64_t layer = 0; layer < c.layers; ++layer)
+    (has_experts(c, layer) ? sparse : dense).push_back(layer);
+  if (keys == DenseLayers::by_list) {
+    object["mlp_only_layers"] = dense;
+    object["decoder_sparse_step"] = 1;
+  } else if (keys == DenseLayers::by_step) {
+    object["moe_layers"] = sparse;
+  }
+}
+
 void write_experts(const DecoderConfig& c, const Family& family, json& object) {
   if (family.hf.expert_counts.empty()) return;
+  if (family.hf.experts_flag) object[family.hf.experts_flag] = c.experts > 0;
+  if (c.experts == 0) return;
   for (const char* key : family.hf.expert_counts) object[key] = c.experts;
-  object[kExpertsPerToken.hf_key] = c.experts_per_token;
-  if (reads(family, kExpertWidth)) object[kExpertWidth.hf_key] = expert_width(c);
-  if (!family.hf.has_dense_layers) return;
-  json dense = json::array();
-  for (int64_t layer = 0; layer < c.layers; ++layer)
-    if (!has_experts(c, layer)) dense.push_back(layer);
-  object["mlp_only_layers"] = dense;
-  object["decoder_sparse_step"] = 1;
+  object[hf_key(family, kExpertsPerToken)] = c.experts_per_token;
+  if (reads(family, kExpertWidth)) object[hf_key(family, kExpertWidth)] = expert_width(c);
+  write_sparse(c, family.hf.dense_layers, object);
 }
 
 json written(const Field& field, const DecoderConfig& c) {
@@ -167,16 +181,16 @@ json text_model(const DecoderConfig& c) {
                  {kTiedEmbeddings.hf_key, c.tied_embeddings},
                  {family.hf.activation, family.hf.activations[0]}};
   for (const Field* field : decoder_fields())
-    if (field->kind == FieldKind::size) object[field->hf_key] = written(*field, c);
+    if (field->kind == FieldKind::size) object[hf_key(family, *field)] = written(*field, c);
   for (const FamilyField& field : family.hf.fields)
-    if (field.field->kind != FieldKind::other)
-      object[field.field->hf_key] = written(*field.field, c);
+    if (field.field->kind != FieldKind::other && field.field->kind != FieldKind::size)
+      object[hf_key(family, *field.field)] = written(*field.field, c);
   if (std::ranges::find(family.hf.off, kAttentionBias.hf_key) != family.hf.off.end())
     object[kAttentionBias.hf_key] = false;
   if (c.per_layer_width > 0) object[kPerLayerVocabulary] = c.vocabulary;
   for (const std::string& key : family.hf.null) object[key] = nullptr;
   write_rope(c, family, object);
-  write_windows(c, family.hf, object);
+  write_windows(c, family, object);
   write_rotated(c, family.hf, object);
   write_global_sizes(c, family, object);
   write_experts(c, family, object);
@@ -242,7 +256,8 @@ std::string with_both_spellings(std::string_view text) {
   if (const int64_t period = full_attention_period(config);
       period_key && period > 0 && !object.contains("_" + std::string(period_key)))
     keys[period_key] = period;
-  for (const char* key : config.family->hf.expert_counts) keys[key] = config.experts;
+  if (config.experts > 0)
+    for (const char* key : config.family->hf.expert_counts) keys[key] = config.experts;
   bool is_changed = false;
   for (const auto& [key, value] : keys.items()) {
     if (object.contains(key) && !object[key].is_null()) continue;

@@ -189,7 +189,8 @@ std::string weight_name(const Stage& stage, int layer, const Value& weight) {
 std::vector<std::string> saved_names(const Stage& stage, int layer, const Value& value) {
   const Weight& weight = value.weight.value();
   if (!weight.saved_slices)
-    return {full_name(stage, layer, weight.saved_rows ? weight.saved_rows->tensor : value.name)};
+    return {
+        full_name(stage, layer, weight.saved_section ? weight.saved_section->tensor : value.name)};
   std::vector<std::string> names;
   for (int64_t slice = 0; slice < value.type.shape[0]; ++slice)
     names.push_back(full_name(stage, layer, numbered(*weight.saved_slices, slice)));

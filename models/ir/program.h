@@ -51,12 +51,15 @@ struct Init {
   double scale = 0;  // normal: standard deviation; uniform: the largest magnitude
 };
 
-// Rows of a tensor that checkpoints have, beside those of other weights.
-struct SavedRows {
+// A section of a tensor that checkpoints have, beside those of other weights: along one axis each
+// step'th from the first on.
+struct SavedSection {
   std::string tensor;  // named as the weight is: within its layer
   int64_t first = 0;
+  int axis = 0;
+  int64_t step = 1;
 
-  bool operator==(const SavedRows&) const = default;
+  bool operator==(const SavedSection&) const = default;
 };
 
 // Of a weight that is split, a program's value is this device's part. Names, first values and
@@ -70,8 +73,9 @@ struct Weight {
   // The tensor's shape in checkpoints, where that is another for the same elements. Then it is not
   // split.
   std::optional<Shape> saved_shape = {};
-  // Where it is no tensor of its own there. Weights of one tensor have the same rows and dtype.
-  std::optional<SavedRows> saved_rows = {};
+  // Where it is no tensor of its own there. Weights of one tensor are alike but for their sizes
+  // along the axis, and where they take turns there in these too.
+  std::optional<SavedSection> saved_section = {};
   // Where each of its first dimension, as an expert's matrix, is a tensor of its own there: their
   // names within the layer, "{}" for the number.
   std::optional<std::string> saved_slices = {};

@@ -99,7 +99,9 @@ RopeTable rope_table(const at::Tensor& positions, int64_t rotary_dim, double bas
   at::Tensor frequencies = scaled((exponents * -std::log(base)).exp(), base, scaling);
   at::Tensor places = positions.to(at::kDouble).unsqueeze(-1), angles = places * frequencies;
   at::Tensor by = at::ones_like(places);
-  if (temperature) by = 1 + temperature->beta * ((places / temperature->length).floor() + 1).log();
+  if (temperature)
+    by = 1 + temperature->beta *
+                 (((places + temperature->first) / temperature->length).floor() + 1).log();
   if (auto* yarn = std::get_if<YarnRopeScaling>(&scaling)) by = by * yarn->attention_factor;
   auto rounded = [&](const at::Tensor& table) { return (table * by).to(at::kFloat).to(dtype); };
   return {rounded(angles.cos()), rounded(angles.sin())};

@@ -27,8 +27,8 @@ void set_windows(const models::DecoderConfig& decoder, Config& config) {
   config.model.full_attention_period = period > 1 && period <= decoder.layers ? period : 0;
   config.layer_types.clear();
   for (int64_t layer = 0; period == 0 && layer < decoder.layers; ++layer)
-    config.layer_types.emplace_back(has_window(decoder, layer) ? models::kSlidingAttention
-                                                               : models::kFullAttention);
+    config.layer_types.emplace_back(
+        has_window(decoder, layer) ? models::window_word(*decoder.family) : models::kFullAttention);
 }
 
 // Which layers have RoPE: likewise.
@@ -40,10 +40,16 @@ void set_rotated(const models::DecoderConfig& decoder, Config& config) {
     config.no_rope_layers.emplace_back(has_rope(decoder, layer) ? "1" : "0");
 }
 
-// Which layers have no experts.
+// Which layers have no experts: by a step, or else one by one.
 void set_dense(const models::DecoderConfig& decoder, Config& config) {
   config.mlp_only_layers.clear();
-  for (int64_t layer = 0; decoder.experts > 0 && layer < decoder.layers; ++layer)
+  config.model.moe_layer_step = 1;
+  if (decoder.experts == 0) return;
+  if (const int64_t step = models::moe_layer_step(decoder); step > 0 && step <= decoder.layers) {
+    config.model.moe_layer_step = step;
+    return;
+  }
+  for (int64_t layer = 0; layer < decoder.layers; ++layer)
     if (!has_experts(decoder, layer)) config.mlp_only_layers.push_back(std::to_string(layer));
 }
 

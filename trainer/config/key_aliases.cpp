@@ -36,6 +36,7 @@ const std::map<std::string, std::string>& keys_by_other_name() {
       {"optimizer.name", "opt_type"},
       {"optimizer_type", "opt_type"},
       {"profiler", "profiler_steps"},
+      {"chunk_attn_window_size", "sliding_window_size"},
       {"sliding_window", "sliding_window_size"},
       {"use_sft", "dataset_type"},
       {"warmup_fraction", "warmup_steps_fraction"},

@@ -157,7 +157,8 @@ std::vector<Key> model_keys() {
        "smollm3: for each layer whether it has RoPE, 1, or not, 0; none: as nope_layer_interval "
        "says"},
       {"mlp_only_layers", model, ListKey{&Config::mlp_only_layers, "numbers of layers", {}},
-       "qwen3_moe: the layers, counted from 0, that have a dense MLP and no experts"},
+       "qwen3_moe, llama4_text: the layers, counted from 0, that have a dense MLP and no experts; "
+       "none: as interleave_moe_layer_step says"},
       {"rope_type", model,
        choice<&Config::rope_type>({"default", "linear", "llama3", "yarn", "proportional"}),
        "how RoPE's frequencies are scaled in layers without a window"},

@@ -14,7 +14,7 @@ std::vector<std::string> lora_targets(const Config& config) {
 std::vector<bool> windowed(const Config& config) {
   std::vector<bool> layers;
   for (const std::string& type : config.layer_types)
-    layers.push_back(type == models::kSlidingAttention);
+    layers.push_back(type != models::kFullAttention);
   return layers;
 }
 

@@ -77,9 +77,8 @@ void check_list_of_layers(const Config& config, const std::string& key,
 
 void check_model(const Config& config) {
   if (is_toy(config)) return;
-  if (config.rope_low_freq_factor >= config.rope_high_freq_factor) {
-    refuse(config, "rope_low_freq_factor",
-           "less than " + described(config, "rope_high_freq_factor"));
+  if (config.rope_low_freq_factor > config.rope_high_freq_factor) {
+    refuse(config, "rope_low_freq_factor", "at most " + described(config, "rope_high_freq_factor"));
   }
   if (config.rope_type == RopeType::unscaled && config.rope_factor != 1) {
     refuse(config, "rope_factor", "1 with " + described(config, "rope_type"));
@@ -97,7 +96,7 @@ void check_model(const Config& config) {
     refuse(config, "full_attention_period", "0 with " + described(config, "sliding_window_size"));
   }
   check_list_of_layers(config, "layer_types", config.layer_types,
-                       {models::kFullAttention, models::kSlidingAttention},
+                       {models::kFullAttention, models::window_word(*config.model.family)},
                        models::kFullAttentionPeriod);
   if (!config.layer_types.empty() && config.model.window == 0) {
     refuse(config, "layer_types", "none with " + described(config, "sliding_window_size"));
@@ -120,10 +119,22 @@ void check_model(const Config& config) {
       refuse(config, "mlp_only_layers",
              "numbers of layers, 0 to " + std::to_string(config.model.layers - 1));
   }
-  const bool has_experts = !config.model.family->layer.experts.router.empty();
-  if ((config.model.experts > 0) != has_experts) {
+  if (!config.mlp_only_layers.empty() && config.model.moe_layer_step > 1) {
+    refuse(config, "interleave_moe_layer_step", "1 with mlp_only_layers, which say it");
+  }
+  if (config.model.moe_layer_step > 1 && config.model.experts == 0) {
+    refuse(config, "interleave_moe_layer_step", "1 with " + described(config, "num_experts"));
+  }
+  const bool may_have_experts = !config.model.family->layer.experts.router.empty(),
+             may_have_none = !may_have_experts || config.model.family->layer.experts.is_beside();
+  if (config.model.experts > 0 ? !may_have_experts : !may_have_none) {
     refuse(config, "num_experts",
-           (has_experts ? "at least 1 with " : "0 with ") + described(config, "model_type"));
+           (may_have_experts ? "at least 1 with " : "0 with ") + described(config, "model_type"));
+  }
+  const bool clamps = config.model.family->layer.activation == models::Activation::clamped_silu;
+  if ((config.model.activation_limit > 0) != clamps) {
+    refuse(config, "mlp_activations_limit",
+           (clamps ? "a number above 0 with " : "0 with ") + described(config, "model_type"));
   }
   if (config.model.experts > 0 &&
       (config.model.experts_per_token < 1 || config.model.experts_per_token > config.model.experts))

@@ -152,20 +152,20 @@ std::string Adapter::name_in_file(const std::string& tensor) const {
 }
 
 std::vector<float> Adapter::read(const std::string& tensor) const {
-  std::vector<float> values(static_cast<size_t>(tensors_.find(tensor)->shape.count()));
-  read(tensor, 0, values);
+  const SavedTensor& all = *tensors_.find(tensor);
+  std::vector<float> values(static_cast<size_t>(all.shape.count()));
+  read(SavedRun{all}, values);
   return values;
 }
 
 void Adapter::read(const Parameter& parameter, int64_t first, std::span<float> values) const {
-  SavedTensors::for_each_run(parameter, first, values,
-                             [&](const std::string& tensor, int64_t from_element,
-                                 std::span<float> run) { read(tensor, from_element, run); });
+  tensors_.for_each_run(parameter, first, values,
+                        [&](const SavedRun& run, std::span<float> of_run) { read(run, of_run); });
 }
 
-void Adapter::read(const std::string& tensor, int64_t first, std::span<float> values) const {
-  const std::string name = name_in_file(tensor);
-  data::NonFinite odd = data::to_float32(file_.at(name), first, values);
+void Adapter::read(const SavedRun& run, std::span<float> values) const {
+  const std::string name = name_in_file(run.tensor.name);
+  data::NonFinite odd = data::to_float32(file_.at(name), run.first, values, run.step);
   if (odd != data::NonFinite{})
     throw DataError(fmt::format("{}: {}: {} NaN and {} infinite, expected finite values",
                                 path_text(file_.path()), name, odd.nan_count, odd.infinity_count));
@@ -193,11 +193,16 @@ void write_adapter(const fs::path& folder, const LoraConfig& config, const std::
   tensors = data::sorted_as_safetensors(std::move(tensors));
   data::SafetensorsWriter writer(folder / kTensorFile, tensors);
   for (const data::SafetensorsInfo& tensor : tensors) {
-    for (const auto& [parameter, first, count] : by_name.at(tensor.name)->parts) {
-      const std::vector<float> values = read_weights(layout, *parameter, arguments, {first, count});
-      data::require_finite({tensor, std::as_bytes(std::span(values))});
-      writer.append(tensor.name, std::as_bytes(std::span(values)));
-    }
+    by_name.at(tensor.name)
+        ->for_each_piece(
+            kWeightPieceElements,
+            [&](const Parameter& parameter, int64_t first, int64_t count) {
+              return read_weights(layout, parameter, arguments, {first, count});
+            },
+            [&](std::span<const float> values) {
+              data::require_finite({tensor, std::as_bytes(values)});
+              writer.append(tensor.name, std::as_bytes(values));
+            });
   }
   writer.finish();
   const bool reads_images = std::ranges::any_of(saved.all(), [](const SavedTensor& tensor) {

@@ -49,7 +49,7 @@ class Adapter {
 
  private:
   std::string name_in_file(const std::string& tensor) const;
-  void read(const std::string& tensor, int64_t first, std::span<float> values) const;
+  void read(const SavedRun& run, std::span<float> values) const;
 
   data::SafetensorsFile file_;
   SavedTensors tensors_;

@@ -157,11 +157,14 @@ std::optional<std::vector<std::string>> targets_of_all_layers(
     if (module != modules.begin()->second) return std::nullopt;
     ++counts[std::string(models::lora_target(name))];
   }
+  const std::vector<std::string> linears = models::linear_modules(base.family->layer);
   std::vector<std::string> targets;
   for (const std::string& target : models::lora_targets(base.family->layer)) {
     const auto count = counts.find(target);
     if (count == counts.end()) continue;
-    if (count->second != base.layers) return std::nullopt;
+    const auto of_layer = std::ranges::count_if(
+        linears, [&](const std::string& linear) { return models::lora_target(linear) == target; });
+    if (count->second != base.layers * of_layer) return std::nullopt;
     targets.push_back(target);
   }
   return targets;

@@ -20,6 +20,7 @@
 #include "trainer/weights/read_floats.h"
 #include "trainer/weights/run_weights.h"
 #include "trainer/weights/saved_tensors.h"
+#include "trainer/weights/stored_weights.h"
 #include "trainer/weights/text_files.h"
 
 namespace longshore::trainer {
@@ -44,7 +45,7 @@ std::string hf_name(SafetensorsDtype dtype) {
 // The base model's tensors, the first layer's before the second's; what is no parameter (a tied
 // model's lm_head) at the end.
 std::vector<std::string> in_order(const offload::ParameterLayout& layout,
-                                  const data::SafetensorsFolder& weights) {
+                                  const StoredWeights& weights) {
   const SavedTensors saved(layout, SavedIn::model);
   std::vector<std::string> names;
   for (const SavedTensor& tensor : saved.all()) names.push_back(tensor.name);
@@ -65,6 +66,23 @@ void require_finite_sums(const std::string& weight, std::span<const float> befor
                       in_quotes(weight), after[i], before[i]));
 }
 
+// A piece of a tensor, as the dtype that is wanted.
+void append_floats(const data::SafetensorsInfo& info, std::span<const float> values,
+                   data::SafetensorsWriter& writer) {
+  const data::SafetensorsInfo wide{
+      .name = info.name, .dtype = SafetensorsDtype::float32, .shape = {}};
+  append_converted({wide, std::as_bytes(values)}, info.dtype, writer);
+}
+
+void append_dequantized(const StoredWeights& weights, const data::SafetensorsInfo& info,
+                        data::SafetensorsWriter& writer) {
+  for_each_piece(info.element_count(), kWeightPieceElements, [&](int64_t first, int64_t count) {
+    std::vector<float> values(static_cast<size_t>(count));
+    weights.read(info.name, first, values);
+    append_floats(info, values, writer);
+  });
+}
+
 // An adapter on its way into the weights it belongs to.
 class Merge {
  public:
@@ -79,7 +97,7 @@ class Merge {
 
   // Whole rows at a time: as many as are a piece, at least one. The adapter's two matrices are
   // narrow, and are read whole.
-  void append(const data::SafetensorsTensor& weight, SafetensorsDtype dtype,
+  void append(const StoredWeights& weights, const data::SafetensorsInfo& weight,
               data::SafetensorsWriter& writer) const {
     const std::vector<float> a = adapter_.read(models::lora_a_name(module(weight.name)));
     const std::vector<float> b = adapter_.read(models::lora_b_name(module(weight.name)));
@@ -89,11 +107,8 @@ class Merge {
     const int64_t piece_rows = std::max(int64_t{1}, kWeightPieceElements / in);
     for_each_piece(out, piece_rows, [&](int64_t first_row, int64_t row_count) {
       const auto row = static_cast<size_t>(first_row), rows = static_cast<size_t>(row_count);
-      const size_t row_bytes = weight.data.size() / static_cast<size_t>(out);
-      data::SafetensorsTensor piece = weight;
-      piece.data = weight.data.subspan(row * row_bytes, rows * row_bytes);
       std::vector<float> values(rows * static_cast<size_t>(in));
-      data::to_float32(piece, values);
+      weights.read(weight.name, first_row * in, values);
       const auto rank = static_cast<size_t>(adapter.rank);
       const std::vector<float> sums =
           merged(values, {.a = a,
@@ -101,9 +116,7 @@ class Merge {
                           .rank = adapter.rank,
                           .scale = config_.scale(adapter)});
       require_finite_sums(weight.name, values, sums);
-      piece.dtype = SafetensorsDtype::float32;
-      piece.data = std::as_bytes(std::span(sums));
-      append_converted(piece, dtype, writer);
+      append_floats(weight, sums, writer);
     });
   }
 
@@ -119,11 +132,11 @@ class Merge {
 
 // What is written of each tensor.
 std::vector<data::SafetensorsInfo> converted_infos(const std::vector<std::string>& names,
-                                                   const data::SafetensorsFolder& weights,
+                                                   const StoredWeights& weights,
                                                    std::optional<SafetensorsDtype> dtype) {
   std::vector<data::SafetensorsInfo> infos;
   for (const std::string& name : names) {
-    infos.push_back(weights.at(name));
+    infos.push_back(weights.info(name));
     if (dtype) infos.back().dtype = *dtype;
   }
   return infos;
@@ -185,8 +198,9 @@ std::string convert(const Conversion& asked) {
   if (has_adapter)
     config.decoder.lora = read_adapter_config(conversion.adapter, adapter_base(config.decoder));
   const offload::ParameterLayout layout = offload::lay_out(models::decoder(config.decoder));
-  const data::SafetensorsFolder weights = open_weights(conversion.from, config.decoder);
+  const StoredWeights weights(conversion.from, config.decoder);
   check_tensors(conversion.from, layout, weights, config.decoder);
+  if (weights.has_quantized()) files.config = models::without_hf_quantization(files.config);
   const std::vector<data::SafetensorsInfo> tensors =
       converted_infos(in_order(layout, weights), weights, conversion.dtype);
   std::optional<Merge> merge;
@@ -200,13 +214,13 @@ std::string convert(const Conversion& asked) {
     if (StopSignal::is_there())
       throw Error(path_text(conversion.to) + ": " + StopSignal::name() +
                   " ended the conversion; nothing is left of it");
-    const data::SafetensorsTensor& tensor = weights.at(info.name);
+    const data::SafetensorsTensor* tensor = weights.find_plain(info.name);
     if (merge && merge->changes(info.name))
-      merge->append(tensor, info.dtype, writer);
-    else if (tensor.dtype == info.dtype)
-      writer.append(info.name, tensor.data);
+      merge->append(weights, info, writer);
+    else if (tensor)
+      append_converted(*tensor, info.dtype, writer);
     else
-      append_converted(tensor, info.dtype, writer);
+      append_dequantized(weights, info, writer);
   };
   write_hf_folder(conversion.to, {.files = std::move(files),
                                   .tensors = tensors,
@@ -220,7 +234,7 @@ std::string convert(const Conversion& asked) {
         path_text(conversion.adapter));
   if (const std::string ignored = unknown_keys_text(config); !ignored.empty())
     said += "; " + ignored;
-  if (const std::string left_out = left_out_text(weights); !left_out.empty())
+  if (const std::string left_out = weights.left_out_text(); !left_out.empty())
     said += "; " + left_out;
   return said;
 }

@@ -1,10 +1,11 @@
 #include "trainer/weights/export_parameters.h"
 
+#include <algorithm>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
-#include "base/pieces.h"
 #include "data/safetensors/safetensors_float.h"
 #include "models/hf/config.h"
 #include "trainer/weights/read_floats.h"
@@ -50,21 +51,24 @@ void export_parameters(const std::filesystem::path& to, const TrainedModel& trai
   for (const SavedTensor& tensor : saved.all())
     tensors.push_back(
         {.name = tensor.name, .dtype = file_dtype(dtype), .shape = tensor.shape.sizes()});
-  auto append_part = [&](const data::SafetensorsInfo& info, const SavedPart& part,
-                         data::SafetensorsWriter& writer) {
-    const bool trains =
-        layout.bucket(layout.by_name.at(part.parameter->name)).trainable == models::Trainable::yes;
-    for_each_piece(part.count, kWeightPieceElements, [&](int64_t first, int64_t count) {
-      const std::vector<float> values =
-          read_weights(layout, *part.parameter, trained.arguments, {part.first + first, count});
-      const data::SafetensorsTensor piece{{.name = info.name, .shape = {}},
-                                          std::as_bytes(std::span(values))};
-      if (trains) data::require_finite(piece);
-      append_converted(piece, info.dtype, writer);
-    });
+  auto trains = [&](const SavedPart& part) {
+    return layout.bucket(layout.by_name.at(part.parameter->name)).trainable ==
+           models::Trainable::yes;
   };
   auto append_data = [&](const data::SafetensorsInfo& info, data::SafetensorsWriter& writer) {
-    for (const SavedPart& part : saved.find(info.name)->parts) append_part(info, part, writer);
+    const SavedTensor& tensor = *saved.find(info.name);
+    const bool is_trained = std::ranges::any_of(tensor.parts, trains);
+    tensor.for_each_piece(
+        kWeightPieceElements,
+        [&](const offload::Parameter& parameter, int64_t first, int64_t count) {
+          return read_weights(layout, parameter, trained.arguments, {first, count});
+        },
+        [&](std::span<const float> values) {
+          const data::SafetensorsTensor piece{{.name = info.name, .shape = {}},
+                                              std::as_bytes(values)};
+          if (is_trained) data::require_finite(piece);
+          append_converted(piece, info.dtype, writer);
+        });
   };
   write_hf_folder(to, {.files = {config_text(trained, dtype), trained.files.others},
                        .tensors = tensors,

@@ -15,7 +15,6 @@
 #include "base/problem_list.h"
 #include "base/text.h"
 #include "data/safetensors/safetensors_float.h"
-#include "models/hf/weight_names.h"
 #include "trainer/weights/read_floats.h"
 #include "trainer/weights/saved_tensors.h"
 
@@ -32,46 +31,14 @@ std::string embeddings_of(const models::DecoderConfig& model) {
 }
 
 // transformers 5 computes with both, older releases with the embeddings alone.
-bool is_copy_of_embeddings(const models::DecoderConfig& model,
-                           const data::SafetensorsFolder& weights) {
+bool is_copy_of_embeddings(const models::DecoderConfig& model, const StoredWeights& weights) {
   if (!weights.contains(embeddings_of(model))) return true;  // which is said elsewhere
-  const data::SafetensorsTensor &head = weights.at(head_of(model)),
-                                &embeddings = weights.at(embeddings_of(model));
+  const data::SafetensorsTensor &head = *weights.find_plain(head_of(model)),
+                                &embeddings = *weights.find_plain(embeddings_of(model));
   return head.dtype == embeddings.dtype && std::ranges::equal(head.data, embeddings.data);
 }
 
 }  // namespace
-
-data::SafetensorsFolder open_weights(const fs::path& folder, const models::DecoderConfig& model) {
-  const auto naming = model.vision ? models::hf_image_weight_name : models::hf_weight_name;
-  data::SafetensorsFolder weights(folder, [&](std::string_view tensor) {
-    const std::optional<std::string> name = naming(tensor);
-    return name && models::is_unread_weight(model, *name) ? std::nullopt : name;
-  });
-  const std::string head = head_of(model), embeddings = embeddings_of(model);
-  if (model.tied_embeddings && weights.contains(head) && !weights.contains(embeddings))
-    weights.rename(head, embeddings);
-  return weights;
-}
-
-std::string left_out_text(const data::SafetensorsFolder& weights) {
-  std::vector<std::string> buffers, unread;
-  for (const std::string& name : weights.left_out()) {
-    if (models::is_computed_buffer(name))
-      buffers.push_back(name);
-    else if (models::hf_weight_name(name))
-      unread.push_back(name);
-  }
-  std::vector<std::string> said;
-  auto say = [&](const std::vector<std::string>& names, const char* what, const char* why) {
-    if (!names.empty())
-      said.push_back(fmt::format("{} left out, since {}: {}{}", plural(std::ssize(names), what),
-                                 why, in_quotes(names.front()), names.size() > 1 ? ", ..." : ""));
-  };
-  say(buffers, "buffer", "they are computed");
-  say(unread, "tensor", "layers read the keys and values of earlier ones");
-  return join(said, "; ");
-}
 
 std::vector<fs::path> model_files(const fs::path& folder) {
   std::vector<fs::path> files = data::safetensors_files(folder);
@@ -80,7 +47,7 @@ std::vector<fs::path> model_files(const fs::path& folder) {
 }
 
 void check_tensors(const fs::path& folder, const offload::ParameterLayout& layout,
-                   const data::SafetensorsFolder& weights, const models::DecoderConfig& model) {
+                   const StoredWeights& weights, const models::DecoderConfig& model) {
   const std::vector<std::string> names = weights.names();
   ProblemList problems;
   const SavedTensors expected(layout, SavedIn::model);
@@ -90,9 +57,9 @@ void check_tensors(const fs::path& folder, const offload::ParameterLayout& layou
       // A hostile config.json can make all of its names be missing.
       std::string close = problems.is_full() ? "" : nearest(name, names);
       problems.add("missing " + name + nearest_help(close));
-    } else if (weights.at(name).shape != tensor.shape.sizes()) {
+    } else if (weights.info(name).shape != tensor.shape.sizes()) {
       std::string shape;
-      for (int64_t size : weights.at(name).shape)
+      for (int64_t size : weights.info(name).shape)
         shape += (shape.empty() ? "" : ",") + std::to_string(size);
       problems.add(
           fmt::format("{} is [{}], expected {}", excerpt(name), shape,
@@ -100,7 +67,7 @@ void check_tensors(const fs::path& folder, const offload::ParameterLayout& layou
     }
   }
   for (const std::string& name : names) {
-    const data::SafetensorsDtype dtype = weights.at(name).dtype;
+    const data::SafetensorsDtype dtype = weights.info(name).dtype;
     const bool is_weight = expected.find(name) != nullptr;
     const bool is_tied_head = model.tied_embeddings && name == head_of(model);
     if (!is_weight && !is_tied_head)

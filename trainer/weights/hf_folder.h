@@ -13,18 +13,9 @@
 #include "offload/lowering/parameter_layout.h"
 #include "trainer/config/hf_config.h"
 #include "trainer/weights/model_files.h"
+#include "trainer/weights/stored_weights.h"
 
 namespace longshore::trainer {
-
-// The weights of `model` under its names for them (see models::hf_weight_name); where embeddings
-// are tied and stored as lm_head.weight alone, they are the embeddings. Throws what
-// data::SafetensorsFolder throws.
-data::SafetensorsFolder open_weights(const std::filesystem::path& folder,
-                                     const models::DecoderConfig& model);
-
-// What is to be said of tensors in the files that were left out, for models::is_computed_buffer or
-// models::is_unread_weight; "" where there are none.
-std::string left_out_text(const data::SafetensorsFolder& weights);
 
 // The files that a model of the folder is read from: config.json, and data::safetensors_files.
 std::vector<std::filesystem::path> model_files(const std::filesystem::path& folder);
@@ -34,7 +25,7 @@ std::vector<std::filesystem::path> model_files(const std::filesystem::path& fold
 // shape, or no floating-point numbers. A tied model's lm_head.weight may be there as a copy of the
 // embeddings; weights of adapters are not asked for.
 void check_tensors(const std::filesystem::path& folder, const offload::ParameterLayout& layout,
-                   const data::SafetensorsFolder& weights, const models::DecoderConfig& model);
+                   const StoredWeights& weights, const models::DecoderConfig& model);
 
 // Throws InternalError for a dtype in which no file holds states: those are float32, bfloat16 and
 // uint8.

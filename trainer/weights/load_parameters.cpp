@@ -52,7 +52,8 @@ std::vector<std::string> differences(const DecoderConfig& one, const DecoderConf
   };
   for (const models::Field* field : models::decoder_fields()) {
     if (field == &models::kFullAttentionPeriod || field == &models::kNopeLayerInterval ||
-        field == &models::kPadToken || field == &models::kMaxPositionEmbeddings)
+        field == &models::kMoeLayerStep || field == &models::kPadToken ||
+        field == &models::kMaxPositionEmbeddings)
       continue;
     // Defaults that go by others.
     if (field == &models::kQueryPreAttnScalar && here.head_dim != there.head_dim) continue;
@@ -77,7 +78,8 @@ std::vector<std::string> differences(const DecoderConfig& one, const DecoderConf
     lines.emplace_back(
         "nope_layer_interval, no_rope_layers: other layers have RoPE in the checkpoint");
   if (here.layers == there.layers && here.sparse != there.sparse)
-    lines.emplace_back("mlp_only_layers: other layers have experts in the checkpoint");
+    lines.emplace_back(
+        "interleave_moe_layer_step, mlp_only_layers: other layers have experts in the checkpoint");
   return lines;
 }
 
@@ -85,12 +87,13 @@ std::vector<std::string> differences(const DecoderConfig& one, const DecoderConf
 struct OpenedWeights {
   OpenedWeights(const WeightSources& from, const DecoderConfig& model,
                 const offload::ParameterLayout& layout)
-      : of_model(open_weights(from.folder, model)) {
+      : of_model(from.folder, model), saved(layout, SavedIn::model) {
     check_tensors(from.folder, layout, of_model, model);
     if (!from.adapter.empty()) adapter.emplace(from.adapter, layout);
   }
 
-  data::SafetensorsFolder of_model;
+  StoredWeights of_model;
+  SavedTensors saved;
   std::optional<Adapter> adapter;
 };
 
@@ -129,11 +132,10 @@ std::string load_weights(const WeightSources& from, const DecoderConfig& model,
       layout,
       [&](const Parameter& parameter, int64_t first, std::span<float> values) {
         if (models::is_lora_weight(parameter.name)) return fill_adapter(parameter, first, values);
-        SavedTensors::for_each_run(
-            parameter, first, values,
-            [&](const std::string& tensor, int64_t from_element, std::span<float> run) {
+        opened.saved.for_each_run(
+            parameter, first, values, [&](const SavedRun& run, std::span<float> of_run) {
               const data::NonFinite found =
-                  data::to_float32(opened.of_model.at(tensor), from_element, run);
+                  opened.of_model.read(run.tensor.name, run.first, of_run, run.step);
               std::lock_guard lock(counting);
               odd.nan_count += found.nan_count;
               odd.infinity_count += found.infinity_count;
@@ -153,7 +155,7 @@ std::string load_weights(const WeightSources& from, const DecoderConfig& model,
                      model.vision ? models::Images::read : models::Images::ignore);
   if (const std::string ignored = unknown_keys_text(described); !ignored.empty())
     text += "; " + ignored;
-  if (const std::string left_out = left_out_text(opened.of_model); !left_out.empty())
+  if (const std::string left_out = opened.of_model.left_out_text(); !left_out.empty())
     text += "; " + left_out;
   if (opened.adapter) text += "; adapter: " + path_text(from.adapter);
   return text;

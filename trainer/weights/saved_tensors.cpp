@@ -8,32 +8,49 @@
 namespace longshore::trainer {
 namespace {
 
+using models::SavedSection;
+using models::Shape;
 using offload::Parameter;
 
-int64_t first_row(const Parameter& parameter) {
-  const auto& rows = parameter.weight.saved_rows;
-  return rows ? rows->first : 0;
+SavedSection section(const Parameter& parameter) {
+  return parameter.weight.saved_section.value_or(SavedSection{});
 }
 
-// Of one of the parameter's tensors, or of its part of that.
-models::Shape shape_of(const Parameter& parameter) {
-  const models::Shape whole = parameter.tensor_shape();
+// Of one of the parameter's tensors, or of its section of that.
+Shape shape_of(const Parameter& parameter) {
+  const Shape whole = parameter.tensor_shape();
   if (!parameter.weight.saved_slices) return whole;
-  return whole.rank() == 2 ? models::Shape{whole[1]} : models::Shape{whole[1], whole[2]};
+  return whole.rank() == 2 ? Shape{whole[1]} : Shape{whole[1], whole[2]};
 }
 
-// The shape of all parts together, once these are in order.
-models::Shape shape_of(const SavedTensor& tensor) {
-  models::Shape shape = shape_of(*tensor.parts[0].parameter);
-  int64_t rows = 0;
-  for (const SavedPart& part : tensor.parts) {
-    const models::Shape own = shape_of(*part.parameter);
-    if (first_row(*part.parameter) != rows || own.with(0, 1) != shape.with(0, 1))
-      throw InternalError(part.parameter->name + ": its rows of " + tensor.name +
-                          " do not follow those of the parts before");
-    rows += own[0];
+// Elements that follow each other for one step along the axis.
+int64_t step_elements(const Shape& shape, int axis) {
+  int64_t elements = 1;
+  for (int i = axis + 1; i < shape.rank(); ++i) elements *= shape[i];
+  return elements;
+}
+
+// The shape, the period and each part's place in it, once the parts are in order.
+void lay_out(SavedTensor& tensor) {
+  const SavedSection first = section(*tensor.parts[0].parameter);
+  tensor.shape = shape_of(*tensor.parts[0].parameter);
+  const bool takes_turns = first.step > 1;
+  int64_t along = 0;  // of the axis, so far
+  for (SavedPart& part : tensor.parts) {
+    const SavedSection own = section(*part.parameter);
+    const Shape shape = shape_of(*part.parameter);
+    const int64_t place = takes_turns ? along / shape[own.axis] : along;
+    if (own.first != place || own.axis != first.axis || own.step != first.step ||
+        shape.with(own.axis, 1) != tensor.shape.with(own.axis, 1) ||
+        (takes_turns && (shape != tensor.shape || own.step != std::ssize(tensor.parts))))
+      throw InternalError(part.parameter->name + ": its section of " + tensor.name +
+                          " does not follow those before");
+    part.run = step_elements(shape, own.axis) * (takes_turns ? 1 : shape[own.axis]);
+    part.offset = tensor.period;
+    tensor.period += part.run;
+    along += shape[own.axis];
   }
-  return shape.with(0, rows);
+  tensor.shape = tensor.shape.with(first.axis, along);
 }
 
 }  // namespace
@@ -46,15 +63,16 @@ SavedTensors::SavedTensors(const offload::ParameterLayout& layout, SavedIn in) {
       for (int64_t first = 0; const std::string& name : parameter.tensors) {
         const auto [known, is_new] = by_name_.try_emplace(name, tensors_.size());
         if (is_new) tensors_.push_back({.name = name, .shape = {}, .parts = {}});
-        tensors_[known->second].parts.push_back({&parameter, first, count});
+        tensors_[known->second].parts.push_back(
+            {.parameter = &parameter, .first = first, .count = count});
         first += count;
       }
     }
   }
   for (SavedTensor& tensor : tensors_) {
     std::ranges::sort(tensor.parts, {},
-                      [](const SavedPart& part) { return first_row(*part.parameter); });
-    tensor.shape = shape_of(tensor);
+                      [](const SavedPart& part) { return section(*part.parameter).first; });
+    lay_out(tensor);
   }
 }
 
@@ -63,9 +81,16 @@ const SavedTensor* SavedTensors::find(std::string_view name) const {
   return found == by_name_.end() ? nullptr : &tensors_[found->second];
 }
 
-int64_t SavedTensors::first_element(const Parameter& parameter) {
-  const models::Shape shape = parameter.tensor_shape();
-  return first_row(parameter) == 0 ? 0 : first_row(parameter) * (shape.count() / shape[0]);
+SavedTensors::RunAt SavedTensors::run_at(const Parameter& parameter, int64_t element) const {
+  const int64_t slice = parameter.tensor_shape().count() / std::ssize(parameter.tensors);
+  const SavedTensor& tensor = *find(parameter.tensors[static_cast<size_t>(element / slice)]);
+  const SavedPart& part = *std::ranges::find(
+      tensor.parts, parameter.name, [](const SavedPart& each) { return each.parameter->name; });
+  const int64_t within = element - part.first, in_run = within % part.run;
+  const int64_t first = within / part.run * tensor.period + part.offset + in_run;
+  // Runs of one element are one run of many, a period from one to the next.
+  if (part.run == 1) return {{tensor, first, tensor.period}, part.count - within};
+  return {{tensor, first}, part.run - in_run};
 }
 
 }  // namespace longshore::trainer

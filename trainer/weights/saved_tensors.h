@@ -1,5 +1,5 @@
 // SavedTensors are the tensors that files hold for a layout's parameters: each a parameter, several
-// of them, whose rows follow each other, or a part of one, as an expert's matrix is.
+// of them as sections of one, or a part of one, as an expert's matrix is.
 #pragma once
 
 #include <algorithm>
@@ -10,24 +10,63 @@
 #include <string_view>
 #include <vector>
 
+#include "base/pieces.h"
 #include "offload/lowering/parameter_layout.h"
 
 namespace longshore::trainer {
 
-// Elements of a parameter's tensor_shape() that follow each other.
+// Elements of a parameter's tensor_shape() that follow each other. In the saved tensor they lie in
+// runs, from one period of it to the next.
 struct SavedPart {
   const offload::Parameter* parameter = nullptr;
   int64_t first = 0, count = 0;
+  int64_t run = 0, offset = 0;  // within a period
 };
 
 struct SavedTensor {
   std::string name;
   models::Shape shape;
-  std::vector<SavedPart> parts;  // in the order of their rows
+  std::vector<SavedPart> parts;  // in the order in which they take turns
+  int64_t period = 0;            // elements; the runs of all parts together
+
+  // take(values) for all elements in their order, at most about `most` at a time.
+  // read(parameter, first, count) gives values of a parameter.
+  template <class Read, class Take>
+  void for_each_piece(int64_t most, Read read, Take take) const {
+    const int64_t periods = shape.count() / period;
+    longshore::for_each_piece(
+        periods, std::max<int64_t>(1, most / period), [&](int64_t first, int64_t count) {
+          if (parts.size() > 1 && period <= most) return take(in_turns(first, count, read));
+          for (const SavedPart& part : parts)
+            longshore::for_each_piece(count * part.run, most, [&](int64_t from, int64_t values) {
+              take(read(*part.parameter, part.first + first * part.run + from, values));
+            });
+        });
+  }
+
+ private:
+  template <class Read>
+  std::vector<float> in_turns(int64_t first, int64_t count, Read read) const {
+    std::vector<float> values(static_cast<size_t>(count * period));
+    for (const SavedPart& part : parts) {
+      const std::vector<float> own =
+          read(*part.parameter, part.first + first * part.run, count * part.run);
+      for (int64_t i = 0; i < count; ++i)
+        std::copy_n(own.begin() + i * part.run, part.run,
+                    values.begin() + i * period + part.offset);
+    }
+    return values;
+  }
 };
 
 // Which parameters: those of adapters, which have files of their own, or the others.
 enum class SavedIn : uint8_t { model, adapter };
+
+// Elements of a saved tensor, `step` from one to the next.
+struct SavedRun {
+  const SavedTensor& tensor;
+  int64_t first = 0, step = 1;
+};
 
 class SavedTensors {
  public:
@@ -38,25 +77,27 @@ class SavedTensors {
   const std::vector<SavedTensor>& all() const { return tensors_; }
   const SavedTensor* find(std::string_view name) const;  // nullptr: none of that name
 
-  // f(name, first element there, some of `values`) for each tensor that has some of the parameter's
-  // elements from `first` on, which `values` are to be.
+  // f(run, some of `values`) for each run that has some of the parameter's elements from `first`
+  // on, which `values` are to be.
   template <class F>
-  static void for_each_run(const offload::Parameter& parameter, int64_t first,
-                           std::span<float> values, F f) {
-    const int64_t slice = parameter.tensor_shape().count() / std::ssize(parameter.tensors);
+  void for_each_run(const offload::Parameter& parameter, int64_t first, std::span<float> values,
+                    F f) const {
     while (!values.empty()) {
-      const int64_t within = first % slice;
-      const auto count = static_cast<size_t>(std::min(std::ssize(values), slice - within));
-      f(parameter.tensors[static_cast<size_t>(first / slice)], first_element(parameter) + within,
-        values.first(count));
+      const auto [run, most] = run_at(parameter, first);
+      const auto count = static_cast<size_t>(std::min(std::ssize(values), most));
+      f(run, values.first(count));
       values = values.subspan(count);
       first += static_cast<int64_t>(count);
     }
   }
 
  private:
-  // The elements of the parameter's tensor that are before its own.
-  static int64_t first_element(const offload::Parameter& parameter);
+  struct RunAt {
+    SavedRun run;
+    int64_t count;  // of its elements
+  };
+  // The run that begins with that element of the parameter.
+  RunAt run_at(const offload::Parameter& parameter, int64_t element) const;
 
   std::vector<SavedTensor> tensors_;
   std::map<std::string, size_t, std::less<>> by_name_;

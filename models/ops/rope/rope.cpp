@@ -44,8 +44,8 @@ void expect_sound(const LinearRopeScaling& s) {
 }
 void expect_sound(const Llama3RopeScaling& s) {
   expect(s.factor > 0, "rope_table", "llama3 scaling: factor is not positive");
-  expect(0 < s.low_freq_factor && s.low_freq_factor < s.high_freq_factor, "rope_table",
-         "llama3 scaling: not 0 < low_freq_factor < high_freq_factor");
+  expect(0 < s.low_freq_factor && s.low_freq_factor <= s.high_freq_factor, "rope_table",
+         "llama3 scaling: not 0 < low_freq_factor <= high_freq_factor");
   expect(s.original_max_position_embeddings > 0, "rope_table",
          "llama3 scaling: original_max_position_embeddings is not positive");
 }
@@ -145,9 +145,11 @@ std::string print_table(const std::any& any) {
   std::string text = "rotary_dim=" + std::to_string(attrs.rotary_dim) + ", " +
                      print_number("base", attrs.base) +
                      std::visit([](const auto& scaling) { return print(scaling); }, attrs.scaling);
-  if (const auto& temperature = attrs.temperature)
+  if (const auto& temperature = attrs.temperature) {
     text += ", " + print_number("temperature", temperature->beta) + " each " +
             print_number("length", temperature->length);
+    if (temperature->first != 0) text += " from " + print_number("first", temperature->first);
+  }
   return text;
 }
 
@@ -223,6 +225,7 @@ RopeAmplitude amplitude_of(const TableAttrs& attrs) {
   if (attrs.temperature) {
     amplitude.beta = attrs.temperature->beta;
     amplitude.length = attrs.temperature->length;
+    amplitude.first = attrs.temperature->first;
   }
   return amplitude;
 }
@@ -346,8 +349,12 @@ void run_table_composed(const KernelCall& call) {
   at::Tensor places = positions.to(at::kDouble).unsqueeze(-1);
   at::Tensor angles = places * frequencies;
   const RopeAmplitude by = amplitude_of(attrs);
-  at::Tensor amplitude =
-      (places / by.length).floor_().log1p_().mul_(by.beta).add_(1).mul_(by.attention_factor);
+  at::Tensor amplitude = ((places + by.first) / by.length)
+                             .floor_()
+                             .log1p_()
+                             .mul_(by.beta)
+                             .add_(1)
+                             .mul_(by.attention_factor);
   tensor(call, call.out[0]).copy_(at::cos(angles).mul_(amplitude));
   tensor(call, call.out[1]).copy_(at::sin(angles).mul_(amplitude));
 }

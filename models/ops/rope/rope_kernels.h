@@ -35,8 +35,9 @@ struct RopeFrequencies {
     const double at = scaling == Scaling::yarn
                           ? static_cast<double>(i)
                           : original_length * frequency / (2 * std::numbers::pi);
-    double kept = (at - divided_at) / (kept_at - divided_at);
-    kept = kept < 0 ? 0 : kept > 1 ? 1 : kept;
+    const double kept = at <= divided_at ? 0
+                        : at >= kept_at  ? 1
+                                         : (at - divided_at) / (kept_at - divided_at);
     return (1 - kept) * frequency / factor + kept * frequency;
   }
 };
@@ -44,11 +45,11 @@ struct RopeFrequencies {
 // What a position's cosines and sines are multiplied by.
 struct RopeAmplitude {
   double attention_factor = 1;
-  double beta = 0, length = 1;  // of the temperature
+  double beta = 0, length = 1, first = 0;  // of the temperature
 
   LONGSHORE_DEVICE double operator()(int32_t position) const {
     if (beta == 0) return attention_factor;
-    return attention_factor * (1 + beta * std::log(1 + std::floor(position / length)));
+    return attention_factor * (1 + beta * std::log(1 + std::floor((position + first) / length)));
   }
 };
 

@@ -21,7 +21,7 @@ struct LinearRopeScaling {
 // r >= high_freq_factor stay; between the two, the divided and the kept are mixed linearly in r.
 struct Llama3RopeScaling {
   double factor;
-  double low_freq_factor, high_freq_factor;  // low < high
+  double low_freq_factor, high_freq_factor;  // low <= high
   double original_max_position_embeddings;   // tokens
 
   bool operator==(const Llama3RopeScaling&) const = default;
@@ -68,10 +68,11 @@ inline std::optional<double> original_length(const RopeScaling& scaling) {
 }
 
 // A temperature of attention by the place of a query (Llama 4's, also Ministral 3's): what is
-// turned at position p is multiplied by 1 + beta ln(1 + floor(p / length)).
+// turned at position p is multiplied by 1 + beta ln(1 + floor((p + first) / length)).
 struct RopeTemperature {
   double beta;
-  double length;  // tokens
+  double length;     // tokens
+  double first = 0;  // the number of the first token
 
   bool operator==(const RopeTemperature&) const = default;
 };

@@ -33,6 +33,9 @@ const Turn kLlama3Rope{"rope, llama3", Llama3RopeScaling{8, 1, 4, 64}};
 const Turn kYarnRope{"rope, yarn", YarnRopeScaling{4, 64, 8, 1, true, 1.14}};
 const Turn kTemperature{"rope, yarn with a temperature",
                         YarnRopeScaling{16, 12, 1.7, 0.5, false, 1}, RopeTemperature{0.1, 12}};
+// As layers without RoPE have it.
+const Turn kTemperatureAlone{"rope, a temperature alone", ProportionalRopeScaling{0, 1},
+                             RopeTemperature{0.1, 8, 1}};
 const Turn kProportional{"rope, proportional", ProportionalRopeScaling{0.25, 2}};
 const Turn kPart{.name = "rope, of halves of heads", .divisor = 2};
 const Turn kAdjacent{.name = "rope, adjacent", .pairs = RopePairs::adjacent};
@@ -89,6 +92,7 @@ std::vector<OpCase> large() {
       rope_case(2, 300, 1, 64, kLlama3Rope),
       rope_case(2, 300, 1, 64, kYarnRope),
       rope_case(2, 300, 1, 64, kTemperature),
+      rope_case(2, 30, 1, 6, kTemperatureAlone),
       rope_case(1, 30, 2, 74, kProportional),
       rope_case(2, 300, 2, 64, kPart),
       rope_case(1, 37, 3, 24, kAdjacent),

@@ -235,14 +235,17 @@ class Probe {
 
   std::vector<float> gradient(const SavedTensor& tensor) const {
     std::vector<float> values;
-    for (const auto& [parameter, first, count] : tensor.parts) {
-      const offload::Bucket& bucket = bucket_of(*parameter);
-      const models::Type type{{count}, dtype(bucket, Copy::gradient)};
-      const std::vector<float> own =
-          read_floats(arguments_, argument_name(bucket, Copy::gradient), type,
-                      (parameter->offset + first) * models::size_bytes(type.dtype));
-      values.insert(values.end(), own.begin(), own.end());
-    }
+    tensor.for_each_piece(
+        tensor.shape.count(),
+        [&](const offload::Parameter& parameter, int64_t first, int64_t count) {
+          const offload::Bucket& bucket = bucket_of(parameter);
+          const models::Type type{{count}, dtype(bucket, Copy::gradient)};
+          return read_floats(arguments_, argument_name(bucket, Copy::gradient), type,
+                             (parameter.offset + first) * models::size_bytes(type.dtype));
+        },
+        [&](const std::vector<float>& piece) {
+          values.insert(values.end(), piece.begin(), piece.end());
+        });
     return values;
   }
 

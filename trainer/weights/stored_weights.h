@@ -1,0 +1,48 @@
+// StoredWeights are the weights in a model's folder, by the names that the model has for them.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/safetensors/mxfp4.h"
+#include "data/safetensors/safetensors_folder.h"
+#include "models/families/decoder.h"
+
+namespace longshore::trainer {
+
+// Tensors of floating-point numbers as the files have them, or in MXFP4, which are read as if they
+// were bfloat16.
+class StoredWeights {
+ public:
+  // The weights of `model` (see models::hf_weight_name); where embeddings are tied and stored as
+  // lm_head.weight alone, they are the embeddings. Throws what data::SafetensorsFolder and
+  // data::Mxfp4Tensor throw.
+  StoredWeights(const std::filesystem::path& folder, const models::DecoderConfig& model);
+
+  std::vector<std::string> names() const;  // sorted
+  bool contains(std::string_view name) const;
+  data::SafetensorsInfo info(std::string_view name) const;
+  // Whether there are any that the files have in MXFP4.
+  bool has_quantized() const { return !quantized_.empty(); }
+  // The tensor itself; nullptr for one in MXFP4.
+  const data::SafetensorsTensor* find_plain(std::string_view name) const;
+
+  // As data::to_float32 does it.
+  data::NonFinite read(std::string_view name, int64_t first, std::span<float> to,
+                       int64_t step = 1) const;
+
+  // What is to be said of tensors in the files that were left out, for models::is_computed_buffer
+  // or models::is_unread_weight; "" where there are none.
+  std::string left_out_text() const;
+
+ private:
+  data::SafetensorsFolder plain_;
+  std::map<std::string, data::Mxfp4Tensor, std::less<>> quantized_;
+};
+
+}  // namespace longshore::trainer
