@@ -5,6 +5,7 @@
 #include "models/ops/average_pool/average_pool.h"
 #include "models/ops/cached_attention/cached_attention.h"
 #include "models/ops/clamped_swiglu.h"
+#include "models/ops/chunk_ids.h"
 #include "models/ops/columns.h"
 #include "models/ops/constant.h"
 #include "models/ops/embedding/embedding.h"
@@ -51,6 +52,7 @@ std::span<const Op* const> all_ops() {
       &cached_attention_op,
       &clamped_swiglu_op,
       &clamped_swiglu_grad_op,
+      &chunk_ids_op,
       &clear_rows_op,
       &clip_op,
       &combine_tokens_op,
