@@ -384,14 +384,14 @@ Attended attention_block(const DecoderConfig& c, Var n, const LayerInputs& in,
     context = cached_attention(q, cache, positions, options, spans);
   } else {
     const Type ids{{c.batch, c.length}, Dtype::int32};
-    AttentionRows rows;
-    if (c.segments) rows.segments = t.batch("segments", ids);
-    if (c.vision) rows.blocks = t.batch(kBlocks, ids);
+    AttentionOptionalInputs optional;
+    if (c.segments) optional.segments = t.batch("segments", ids);
+    if (c.vision) optional.blocks = t.batch(kBlocks, ids);
     if (k) attended.own = {*k, *v};
     const auto [keys, values] =
         attended.own ? *attended.own
                      : of_earlier_layer(t, kind, {{c.batch, c.length, heads * d}, c.dtype});
-    context = attention(q, keys, values, options, rows);
+    context = attention(q, keys, values, options, optional);
   }
   context = t.label(context, "context");
   attended.out =

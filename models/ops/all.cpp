@@ -47,6 +47,7 @@ std::span<const Op* const> all_ops() {
       &append_to_cache_op,
       &attention_op,
       &attention_grad_op,
+      &attention_sinks_grad_op,
       &average_pool_op,
       &average_pool_grad_op,
       &cached_attention_op,

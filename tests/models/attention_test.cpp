@@ -18,6 +18,7 @@
 
 #include "base/error.h"
 #include "models/ops/attention/attention_kernels.h"
+#include "models/ops/attention/attention_sinks_body.h"
 #include "models/ops/attention/attention_tiles.h"
 #include "models/ops/kernels/simd.h"
 #include "tests/models/autograd.h"
@@ -26,6 +27,7 @@
 #include "tests/models/ops/attention.h"
 #include "tests/models/plain.h"
 #include "tests/models/random_inputs.h"
+#include "tests/models/serial_group.h"
 
 namespace longshore::models {
 namespace {
@@ -43,7 +45,8 @@ Result run(const AttentionShape& shape, Dtype dtype, const Tensors& inputs,
   Step step = run_step(program, differentiate(program), inputs, cotangents, {}, target);
   Result result{inputs, {}, {}};
   for (const char* name : {"attention", "attention.1"}) result.values[name] = step.values.at(name);
-  for (const char* name : {"q", "k", "v"}) result.gradients[name] = step.gradients.at(name);
+  result.gradients = step.gradients;
+  EXPECT_EQ(result.gradients.size(), shape.has_sinks ? 4 : 3);
   return result;
 }
 
@@ -169,6 +172,11 @@ AttentionShape everything(int64_t b, int64_t t) {
           segments_of(b, t, {t / 3 + 1, t / 4})};
 }
 
+AttentionShape with_sinks(AttentionShape shape) {
+  shape.has_sinks = true;
+  return shape;
+}
+
 // Changes position `at` of each row of x [B,T,...].
 at::Tensor changed(const at::Tensor& x, int64_t at) {
   at::Tensor result = x.clone();
@@ -285,8 +293,8 @@ TEST(Attention, ResultsDoNotDependOnTheNumberOfThreads) {
   const int threads = omp_get_max_threads();
   const AttentionShape one_head{1, 300, 1, 1, {.head_dim = 16}};
   const AttentionShape one_key_head{1, 300, 2, 1, {.head_dim = 16}};
-  for (const AttentionShape& shape :
-       {everything(2, 300), everything_and_blocks(2, 300), one_head, one_key_head})
+  for (const AttentionShape& shape : {everything(2, 300), everything_and_blocks(2, 300), one_head,
+                                      one_key_head, with_sinks(everything(2, 300))})
     for (Dtype dtype : cpu_dtypes()) {
       omp_set_num_threads(1);
       Result one = run(shape, dtype);
@@ -296,6 +304,86 @@ TEST(Attention, ResultsDoNotDependOnTheNumberOfThreads) {
       }
       omp_set_num_threads(threads);
     }
+}
+
+// --- sinks
+
+constexpr Target kKernels[]{Target::cpu, Target::reference};
+
+TEST(AttentionSinks, OfNoWeightChangeNothing) {
+  const AttentionShape shape = everything(2, 300);
+  for (Target target : kKernels)
+    for (Dtype dtype : cpu_dtypes()) {
+      Tensors inputs = inputs_of(with_sinks(shape), dtype),
+              cotangents = cotangents_of(shape, dtype);
+      inputs.at("sinks").fill_(-1e5);
+      Result found = run(with_sinks(shape), dtype, inputs, cotangents, target);
+      EXPECT_EQ(found.gradients.at("sinks").count_nonzero().item<int64_t>(), 0);
+      found.gradients.erase("sinks");
+      expect_equal_bits(found, run(shape, dtype, inputs, cotangents, target));
+    }
+}
+
+TEST(AttentionSinks, OfAllWeightLeaveNothing) {
+  const AttentionShape shape = with_sinks(everything(2, 300));
+  for (Target target : kKernels)
+    for (Dtype dtype : cpu_dtypes()) {
+      Tensors inputs = inputs_of(shape, dtype);
+      inputs.at("sinks").fill_(1e4);
+      const Result found = run(shape, dtype, inputs, cotangents_of(shape, dtype), target);
+      EXPECT_EQ(found.values.at("attention").count_nonzero().item<int64_t>(), 0);
+      for (const auto& [name, gradient] : found.gradients)
+        EXPECT_EQ(gradient.count_nonzero().item<int64_t>(), 0) << name;
+    }
+}
+
+// Kernels that know no sinks, and then what puts them into their results: our own kernel, and ATen.
+TEST(AttentionSinks, AreAddedToResultsWithout) {
+  for (int64_t head_dim : {16, 6}) {
+    const AttentionShape shape{2, 37, 6, 2, {.head_dim = head_dim}};
+    for (Dtype dtype : {Dtype::float32, Dtype::bfloat16}) {
+      const Tensors inputs = inputs_of(with_sinks(shape), dtype);
+      auto results = [&](const AttentionShape& of) {
+        const Tensors all = run_program(attention_case(of).trace(dtype), inputs, Target::reference);
+        return std::vector{all.at("attention"), all.at("attention.1")};
+      };
+      const std::vector<at::Tensor> expected = results(with_sinks(shape));
+      auto expect_added = [&](void (*add)(const KernelCall&)) {
+        std::vector<at::Tensor> found = results(shape);
+        std::vector<Ref> in(4), out;
+        at::Tensor sinks = inputs.at("sinks");
+        in[3] = {sinks.data_ptr(), type_of(sinks)};
+        for (at::Tensor& result : found) out.push_back({result.data_ptr(), type_of(result)});
+        add({.target = Target::reference, .attrs = {}, .in = in, .out = out, .workspace = {}});
+        EXPECT_LT(difference(found[0], expected[0]), dtype == Dtype::float32 ? 1e-6 : 1. / 128);
+        EXPECT_LT(difference(found[1], expected[1]), 1e-6);
+      };
+      expect_added(add_sinks_composed);
+      expect_added([](const KernelCall& call) {
+        launch(attention_sinks_arguments(call), SerialLauncher(32));
+      });
+    }
+  }
+}
+
+// Only gradients that are wanted are computed.
+TEST(AttentionSinks, HaveAGradientWhereTheyTrain) {
+  auto nodes = [](Trainable sinks, bool has_inputs) {
+    Program program =
+        attention_case(with_sinks({1, 4, 2, 1, {.head_dim = 8}})).trace(Dtype::float32);
+    Value& weight = program[program.find("sinks")];
+    weight.weight->trainable = sinks;
+    weight.needs_gradient = sinks == Trainable::yes;
+    set_input_gradients(program,
+                        has_inputs ? program.inputs_from(Source::input) : std::vector<ValueId>{});
+    std::vector<std::string> names;
+    for (const Node& node : differentiate(program).program.nodes) names.push_back(node.op->name);
+    return names;
+  };
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(nodes(Trainable::yes, true), (Names{"attention_grad", "attention_sinks_grad"}));
+  EXPECT_EQ(nodes(Trainable::no, true), Names{"attention_grad"});
+  EXPECT_EQ(nodes(Trainable::yes, false), Names{"attention_sinks_grad"});
 }
 
 // --- tiles
@@ -464,6 +552,7 @@ TEST(ComposedAttention, DeclaresWhatItTakes) {
       {1, 1100, 2, 1, {.head_dim = 32, .window = 400}},
       {1, 1100, 2, 1, {.head_dim = 32, .soft_cap = 5}},
       {1, 1100, 2, 1, {.head_dim = 200}, segments_of(1, 1100, {400})},
+      {1, 1100, 2, 1, {.head_dim = 32}, {}, {}, true},
   };
   for (const AttentionShape& shape : shapes)
     for (Dtype dtype : {Dtype::float32, Dtype::bfloat16}) {
@@ -504,10 +593,12 @@ TEST(Attention, MemoryGrowsWithTheLengthAndNotWithItsSquare) {
 
 TEST(ComposedAttention, InBlocksAgreesWithAutograd) {
   const AttentionShape shape{
-      1, 1030, 2, 1, {.head_dim = 6, .window = 530, .soft_cap = 3}, segments_of(1, 1030, {1000})};
-  for (bool has_segments : {true, false}) {
+      1,  1030, 2, 1, {.head_dim = 6, .window = 530, .soft_cap = 3}, segments_of(1, 1030, {1000}),
+      {}, true};
+  for (bool has_rows : {true, false}) {
     AttentionShape some = shape;
-    if (!has_segments) some.segments.reset();
+    some.has_sinks = has_rows;
+    if (!has_rows) some.segments.reset();
     OpCase op_case = attention_case(some);
     SCOPED_TRACE(op_case.name);
     Tensors inputs = inputs_of(some, Dtype::float64);
@@ -547,6 +638,7 @@ TEST(AttentionOp, PrintsWhatIsSet) {
             "causal, head_dim=64, window=4096, soft_cap=50");
   EXPECT_EQ(printed({1, 4, 1, 1, {.head_dim = 8, .scale = 0.0625}, segments_of(1, 4, {2})}),
             "causal, head_dim=8, scale=0.0625, segments");
+  EXPECT_EQ(printed({1, 4, 1, 1, {.head_dim = 8}, {}, {}, true}), "causal, head_dim=8, sinks");
 }
 
 double flops(const Op& op, int64_t window) {
@@ -587,6 +679,22 @@ TEST(AttentionOp, RefusesWhatDoesNotFit) {
   EXPECT_EQ(error({.head_dim = 8, .window = 2, .mask = AttentionMask::full}, segments),
             "attention: a full mask has no window");
   EXPECT_NE(error({.head_dim = 8, .mask = AttentionMask::blocks}, segments), "");
+}
+
+TEST(AttentionOp, RefusesSinksThatAreNotItsHeads) {
+  auto error = [](Type sinks) -> std::string {
+    Trace t("refused");
+    Var x = t.input("x", {{2, 4, 16}, Dtype::bfloat16});
+    try {
+      attention(x, x, x, {.head_dim = 8}, {.sinks = t.weight("sinks", sinks, {})});
+    } catch (const InternalError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(error({{2}, Dtype::bfloat16}), "");
+  EXPECT_EQ(error({{3}, Dtype::bfloat16}), "attention: sinks is bf16[3], not bf16[2]");
+  EXPECT_EQ(error({{2}, Dtype::float32}), "attention: sinks is f32[2], not bf16[2]");
 }
 
 }  // namespace

@@ -191,7 +191,8 @@ TEST(CpuKernels, FollowTheNumberOfThreads) {
                                     "add_bias 1 63 33",
                                     "cached_attention 1 1 8 2 700 650 64 0 0",
                                     "cached_attention 2 77 6 2 500 300 80 130 0",
-                                    "attention 2 700 2 1 40, segments"};
+                                    "attention 2 700 2 1 40, segments",
+                                    "attention 3 700 4 2 64, sinks"};
   int threads = omp_get_max_threads(), found = 0;
   Survey survey;
   for (int count : {1, 3, 2}) {

@@ -129,7 +129,8 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
 }
 
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                     const AttentionOptions& options, const at::Tensor& visible) {
+                     const AttentionOptions& options, const at::Tensor& visible,
+                     const at::Tensor& sinks) {
   int64_t b = q.size(0), t = q.size(1), d = options.head_dim, group = q.size(2) / k.size(2);
   auto heads = [&](const at::Tensor& x) {
     return x.view({b, t, -1, d}).transpose(1, 2);  // [B,heads,T,D]
@@ -139,7 +140,11 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
   at::Tensor scores = at::matmul(heads(q), repeated(k).transpose(2, 3)) / divisor;
   if (options.soft_cap != 0) scores = options.soft_cap * (scores / options.soft_cap).tanh();
   scores = scores.masked_fill(visible.logical_not().unsqueeze(1), -INFINITY);
-  return at::matmul(at::softmax(scores, -1), repeated(v)).transpose(1, 2).reshape(q.sizes());
+  // A sink is one more score, whose probability is dropped.
+  if (sinks.defined())
+    scores = at::cat({scores, sinks.view({1, -1, 1, 1}).expand({b, -1, t, 1})}, -1);
+  const at::Tensor probabilities = at::softmax(scores, -1).narrow(-1, 0, t);
+  return at::matmul(probabilities, repeated(v)).transpose(1, 2).reshape(q.sizes());
 }
 
 at::Tensor visible_keys(int64_t t, const AttentionOptions& options, const at::Tensor& segments,

@@ -30,8 +30,10 @@ at::Tensor rope(const at::Tensor& x, const RopeTable& table, const RopeOptions& 
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                      int64_t head_dim);
 // ... with all options, for the keys that `visible` (bool [B,T,T] or [1,T,T]) shows to the queries.
+// `sinks` [H] may be undefined.
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                     const AttentionOptions& options, const at::Tensor& visible);
+                     const AttentionOptions& options, const at::Tensor& visible,
+                     const at::Tensor& sinks = {});
 // Whether query i sees key j: bool [B,T,T]. `segments` and `blocks` [B,T] may be undefined.
 at::Tensor visible_keys(int64_t t, const AttentionOptions& options, const at::Tensor& segments,
                         const at::Tensor& blocks = {});

@@ -27,23 +27,24 @@ void expect_options(const AttentionOptions& o) {
   expect(o.mask != AttentionMask::full || o.window == 0, "attention", "a full mask has no window");
 }
 
+void expect_type(const char* name, const Type& found, const Type& expected, const char* op) {
+  expect(found == expected, op,
+         (name + (" is " + text(found)) + ", not " + text(expected)).c_str());
+}
+
 // Inputs from number `at` on.
-void expect_rows(const AttentionAttrs& attrs, std::span<const Type> in, size_t at, const Shape& q,
-                 const char* op) {
+void expect_ids(const AttentionAttrs& attrs, std::span<const Type> in, size_t at, const Shape& q,
+                const char* op) {
   const size_t count = at + (attrs.segments ? 1 : 0) + (attrs.blocks() ? 1 : 0);
   expect_inputs(in, count, count, op);
-  const Type expected{{q[0], q[1]}, Dtype::int32};
-  auto expect_ids = [&](const char* name, const Type& found) {
-    expect(found == expected, op,
-           (name + (" is " + text(found)) + ", not " + text(expected)).c_str());
-  };
-  if (attrs.segments) expect_ids("segments", in[at]);
-  if (attrs.blocks()) expect_ids("blocks", in.back());
+  const Type ids{{q[0], q[1]}, Dtype::int32};
+  if (attrs.segments) expect_type("segments", in[at], ids, op);
+  if (attrs.blocks()) expect_type("blocks", in.back(), ids, op);
 }
 
 Types infer(const std::any& any, std::span<const Type> in) {
   const AttentionAttrs& attrs = attrs_of(any);
-  expect_inputs(in, 3, 5, "attention");
+  expect_inputs(in, 3, 6, "attention");
   expect_options(attrs.options);
   int64_t head_dim = attrs.options.head_dim;
   const Shape &q = in[0].shape, &k = in[1].shape;
@@ -52,7 +53,8 @@ Types infer(const std::any& any, std::span<const Type> in) {
          "attention", "q [B,T,H*D] and k, v [B,T,G*D] do not fit");
   expect(q[2] % head_dim == 0 && k[2] % head_dim == 0 && q[2] % k[2] == 0, "attention",
          "query heads are not a multiple of key/value heads");
-  expect_rows(attrs, in, 3, q, "attention");
+  expect_ids(attrs, in, attrs.sinks ? 4 : 3, q, "attention");
+  if (attrs.sinks) expect_type("sinks", in[3], {{q[2] / head_dim}, in[0].dtype}, "attention");
   Dtype wide = reduction_dtype(in[0].dtype);
   return {in[0], {{q[0], q[2] / head_dim, q[1]}, wide}};
 }
@@ -61,17 +63,25 @@ Types infer_grad(const std::any& any, std::span<const Type> in) {
   expect_inputs(in, 6, 8, "attention_grad");
   expect(in[0] == in[1] && in[4] == in[1] && in[2] == in[3], "attention_grad",
          "gradients and values differ in type");
-  expect_rows(attrs_of(any), in, 6, in[1].shape, "attention_grad");
+  expect_ids(attrs_of(any), in, 6, in[1].shape, "attention_grad");
   return {in[1], in[2], in[3]};
 }
 
 void vjp(Backward& backward, const Node& node) {
-  std::vector<ValueId> in{
-      backward.gradient(node.out[0]), node.in[0], node.in[1], node.in[2], node.out[0], node.out[1]};
-  in.insert(in.end(), node.in.begin() + 3, node.in.end());
-  auto grads = backward.emit(attention_grad_op, node.attrs, std::move(in), node.in[0]);
+  AttentionAttrs attrs = attrs_of(node.attrs);
+  const bool has_sinks = attrs.sinks;
+  attrs.sinks = false;  // attention_grad has no use for them
+  const ValueId dcontext = backward.gradient(node.out[0]), context = node.out[0],
+                log_sum_exp = node.out[1];
+  std::vector<ValueId> in{dcontext, node.in[0], node.in[1], node.in[2], context, log_sum_exp};
+  in.insert(in.end(), node.in.begin() + (has_sinks ? 4 : 3), node.in.end());
+  auto grads = backward.emit(attention_grad_op, attrs, std::move(in), node.in[0]);
   for (int i = 0; i < 3; ++i)
     if (backward.wants_gradient(node.in[i])) backward.contribute(node.in[i], grads[i]);
+  if (!has_sinks) return;
+  if (const ValueId sinks = node.in[3]; backward.wants_gradient(sinks))
+    backward.accumulate(attention_sinks_grad_op, backward.weight_gradient_dtype(),
+                        {dcontext, context, log_sum_exp, sinks}, sinks);
 }
 
 // Two products of the visible scores forward, five backward. Causal attention counts half of T×T,
@@ -111,13 +121,14 @@ const char* name(AttentionMask mask) {
 }
 
 std::string print(const std::any& any) {
-  const auto& [options, segments] = attrs_of(any);
+  const auto& [options, segments, sinks] = attrs_of(any);
   std::ostringstream text;
   text << name(options.mask) << ", head_dim=" << options.head_dim;
   if (options.scale != 0) text << ", scale=" << options.scale;
   if (options.window != 0) text << ", window=" << options.window;
   if (options.soft_cap != 0) text << ", soft_cap=" << options.soft_cap;
   if (segments) text << ", segments";
+  if (sinks) text << ", sinks";
   if (!options.deterministic) text << ", gradients in any order";
   return text.str();
 }
@@ -154,12 +165,15 @@ const Op attention_grad_op{
     .cuda_composed = {attention_grad_cuda_aten, attention_grad_cuda_aten_workspace},
     .reference = {attention_grad_composed, attention_grad_composed_workspace}};
 
-Var attention(Var q, Var k, Var v, const AttentionOptions& options, const AttentionRows& rows) {
+Var attention(Var q, Var k, Var v, const AttentionOptions& options,
+              const AttentionOptionalInputs& optional) {
   std::vector<Var> in{q, k, v};
-  for (Var ids : {rows.segments, rows.blocks})
-    if (ids.id) in.push_back(ids);
-  return q.trace->emit(attention_op, AttentionAttrs{options, static_cast<bool>(rows.segments.id)},
-                       std::move(in))[0];
+  for (Var one : {optional.sinks, optional.segments, optional.blocks})
+    if (one.id) in.push_back(one);
+  const AttentionAttrs attrs{.options = options,
+                             .segments = static_cast<bool>(optional.segments.id),
+                             .sinks = static_cast<bool>(optional.sinks.id)};
+  return q.trace->emit(attention_op, attrs, std::move(in))[0];
 }
 
 }  // namespace longshore::models

@@ -7,6 +7,7 @@
 #include <ATen/ops/_flash_attention_forward.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/logaddexp.h>
 #include <ATen/ops/logsumexp.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/zeros_like.h>
@@ -18,6 +19,7 @@
 #include "base/pieces.h"
 #include "base/round_up.h"
 #include "models/ops/attention/attention_kernels.h"
+#include "models/ops/attention/attention_sinks.h"
 #include "models/ops/kernels/aten.h"
 
 namespace longshore::models {
@@ -189,7 +191,8 @@ void attention_composed(const KernelCall& call) {
   auto wide = compute_type(call.in[0]);
   const AttentionOptions& options = attrs_of(call.attrs).options;
   at::Tensor q = heads(call, call.in[0]), k = heads(call, call.in[1]), v = heads(call, call.in[2]);
-  at::Tensor context = heads(call, call.out[0]), log_sum_exp = tensor(call, call.out[1]);
+  at::Tensor context = heads(call, call.out[0]), log_sum_exp = tensor(call, call.out[1]), sinks;
+  if (const Ref* given = sinks_of(call)) sinks = tensor(call, *given).to(wide);
   each_block_of_heads(
       call, call.in[0], call.in[1],
       [&](const ScoreBlock& block, int64_t b, int64_t h, int64_t g, const at::Tensor& hidden) {
@@ -200,6 +203,7 @@ void attention_composed(const KernelCall& call) {
         at::Tensor q_h = rows(q).select(1, h).to(wide), k_g = keys(k);
         at::Tensor scores = make_scores(q_h, k_g, hidden, options, Slopes::none).values;
         at::Tensor lse = at::logsumexp(scores, {-1});
+        if (sinks.defined()) at::logaddexp_out(lse, lse, sinks[h]);
         scores.sub_(lse.unsqueeze(-1)).exp_();
         rows(context).select(1, h).copy_(at::mm(scores, keys(v)));
         log_sum_exp[b][h].narrow(0, block.row, block.rows).copy_(lse);
@@ -257,12 +261,13 @@ int64_t most_bytes(Target target, const std::any& any, const Type& q, F f) {
 }
 
 int64_t composed_bytes(Target target, const std::any& any, std::span<const Type> in) {
-  return most_bytes(target, any, in[0], [&](const HeadBytes& head) {
-    int64_t converted = head.converted ? head.rows + head.keys : 0;  // q, k
-    int64_t exponentials = head.scores + 4 * head.row_sums;          // of at::logsumexp
-    int64_t product = (head.converted ? head.keys : 0) + head.rows;  // with v
-    return converted + head.scores + head.row_sums + std::max(exponentials, product);
-  });
+  const int64_t sinks = attrs_of(any).sinks ? widened_bytes(in[3]) : 0;
+  return sinks + most_bytes(target, any, in[0], [&](const HeadBytes& head) {
+           int64_t converted = head.converted ? head.rows + head.keys : 0;  // q, k
+           int64_t exponentials = head.scores + 4 * head.row_sums;          // of at::logsumexp
+           int64_t product = (head.converted ? head.keys : 0) + head.rows;  // with v
+           return converted + head.scores + head.row_sums + std::max(exponentials, product);
+         });
 }
 
 int64_t grad_composed_bytes(Target target, const std::any& any, std::span<const Type> in) {
@@ -318,10 +323,8 @@ std::optional<int64_t> keys_before(const AttentionOptions& options) {
   return options.window == 0 ? std::nullopt : std::optional(options.window - 1);
 }
 
-void attention_cuda_aten(const KernelCall& call) {
+void attention_flash(const KernelCall& call) {
   const AttentionAttrs& attrs = attrs_of(call.attrs);
-  if (path_of({call.target, call.in[0].type.dtype, attrs}) != Path::flash)
-    return attention_composed(call);
   const Shape& shape = call.in[0].type.shape;
   auto result = at::_flash_attention_forward(
       heads(call, call.in[0]), heads(call, call.in[1]), heads(call, call.in[2]), {}, {}, shape[1],
@@ -329,6 +332,14 @@ void attention_cuda_aten(const KernelCall& call) {
       attrs.options.score_scale(), keys_before(attrs.options));
   heads(call, call.out[0]).copy_(std::get<0>(result));
   tensor(call, call.out[1]).copy_(std::get<1>(result));
+}
+
+void attention_cuda_aten(const KernelCall& call) {
+  const AttentionAttrs& attrs = attrs_of(call.attrs);
+  if (path_of({call.target, call.in[0].type.dtype, attrs}) != Path::flash)
+    return attention_composed(call);
+  attention_flash(call);
+  if (attrs.sinks) add_sinks_composed(call);
 }
 
 void attention_grad_cuda_aten(const KernelCall& call) {
@@ -384,7 +395,8 @@ int64_t attention_cuda_aten_workspace(const std::any& any, std::span<const Type>
   const bool is_split = heads * ceil_div(q[1], 64) < 2 * kMultiprocessors * 4 / 5;
   const int64_t parts = is_split ? std::min<int64_t>(128, ceil_div(q[1], tile)) : 0;
   const int64_t sums = parts * heads * q[1] * (round_up(d, 32) + 1) * size_bytes(Dtype::float32);
-  return 2 * (out[0].bytes() + out[1].bytes()) + sums + (1 << 20);
+  const int64_t sinks = attrs_of(any).sinks ? allocated_bytes(out[1].bytes()) : 0;
+  return 2 * (out[0].bytes() + out[1].bytes()) + sums + sinks + (1 << 20);
 }
 
 // Each of several groups of blocks sums dq in float32, as many as fill the GPU with all heads; dk

@@ -175,13 +175,23 @@ void gather(const T* from, int64_t stride, T* to, const Sizes& s) {
   for (int64_t row = 0; row < s.t; ++row) std::copy_n(from + row * stride, s.d, to + row * s.d);
 }
 
+constexpr float kLeast = -std::numeric_limits<float>::infinity();
+
+// The logit of the head's sink; kLeast where there are none.
 template <class T>
-void forward_head(const Sizes& s, const VisibleKeys& visible, const ForwardParts<T>& parts,
-                  T* context, float* log_sum_exp) {
+float sink_of(const KernelCall& call, int64_t head) {
+  const Ref* sinks = sinks_of(call);
+  return sinks ? load(sinks->as<T>()[head]) : kLeast;
+}
+
+template <class T>
+void forward_head(const Sizes& s, const VisibleKeys& visible, float sink,
+                  const ForwardParts<T>& parts, T* context, float* log_sum_exp) {
   tiles_by_row(s, visible, [&](const Tile& tile, bool first, bool last) {
+    // A sink is the first score, of a value of zeros.
     if (first) {
-      std::fill_n(parts.rows.largest, tile.rows, -std::numeric_limits<float>::infinity());
-      std::fill_n(parts.rows.sum, tile.rows, 0.f);
+      std::fill_n(parts.rows.largest, tile.rows, sink);
+      std::fill_n(parts.rows.sum, tile.rows, sink == kLeast ? 0.f : 1.f);
     }
     run(scores_product(s, tile), parts.q + tile.row * s.d, parts.k + tile.column * s.d,
         parts.products, parts.scratch);
@@ -254,7 +264,7 @@ void attention_cpu(const KernelCall& call) {
           gather(call.in[0].as<T>() + at, s.q_stride(), parts.q, s);
           gather(call.in[1].as<T>() + kv, s.k_stride(), parts.k, s);
           gather(call.in[2].as<T>() + kv, s.k_stride(), parts.v, s);
-          forward_head<T>(s, visible_keys(call, s, parts.ranges, b), parts,
+          forward_head<T>(s, visible_keys(call, s, parts.ranges, b), sink_of<T>(call, h), parts,
                           call.out[0].as<T>() + at, call.out[1].as<float>() + task * s.t);
         }
       }

@@ -3,6 +3,7 @@
 
 #include "models/ops/attention/attention_blocks.h"
 #include "models/ops/attention/attention_cudnn.h"
+#include "models/ops/attention/attention_sinks.h"
 
 namespace longshore::models {
 namespace {
@@ -80,9 +81,10 @@ void attention_cuda(const KernelCall& call) {
   if (cudnn_serves_here(attrs, q, k, CudnnPass::forward))
     run_attention_graphs(call, run_cudnn_graph, launch_attention_mask);
   else if (flash_serves(attrs, q.dtype))
-    attention_cuda_aten(call);
+    attention_flash(call);
   else
     run_attention_blocks(call, kBlockParts);
+  if (attrs.sinks) launch_attention_sinks(attention_sinks_arguments(call), call.stream);
 }
 
 void attention_grad_cuda(const KernelCall& call) {

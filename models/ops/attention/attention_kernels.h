@@ -10,6 +10,7 @@ namespace longshore::models {
 struct AttentionAttrs {
   AttentionOptions options;
   bool segments = false;  // whether they are an input, after q, k, v and what gradients need
+  bool sinks = false;     // whether they follow q, k, v
 
   bool blocks() const { return options.mask == AttentionMask::blocks; }  // whether the last is
   // Which keys a query sees depends on the batch.
@@ -50,6 +51,11 @@ inline AttentionIds ids_of(const KernelCall& call) {
   return ids;
 }
 
+// Of the op itself; null where there are none.
+inline const Ref* sinks_of(const KernelCall& call) {
+  return std::any_cast<const AttentionAttrs&>(call.attrs).sinks ? &call.in[3] : nullptr;
+}
+
 inline KeyRule key_rule(const KernelCall& call, int64_t row) {
   const auto& options = std::any_cast<const AttentionAttrs&>(call.attrs).options;
   const AttentionIds ids = ids_of(call);
@@ -85,6 +91,7 @@ inline bool flash_serves(const AttentionAttrs& attrs, Dtype dtype) {
   const int64_t head_dim = attrs.options.head_dim;
   return dtype == Dtype::bfloat16 && attrs.is_plain() && head_dim % 8 == 0 && head_dim <= 256;
 }
+void attention_flash(const KernelCall& call);  // as if there were no sinks
 void attention_cuda_aten(const KernelCall& call);
 void attention_grad_cuda_aten(const KernelCall& call);
 int64_t attention_cuda_aten_workspace(const std::any& attrs, std::span<const Type> in,

@@ -11,6 +11,7 @@
 #include "models/ops/attention/attention_blocks_body.h"
 #include "models/ops/attention/attention_cudnn.h"
 #include "models/ops/attention/attention_mask_body.h"
+#include "models/ops/attention/attention_sinks_body.h"
 #include "tests/models/emulated_cudnn.h"
 #include "tests/models/emulated_product.h"
 #include "tests/models/op_records.h"
@@ -31,6 +32,7 @@ std::string name_of(const AttentionShape& shape) {
   if (shape.segments.defined()) name << ", segments";
   if (o.mask == AttentionMask::full) name << ", full";
   if (o.mask == AttentionMask::blocks) name << ", blocks";
+  if (shape.has_sinks) name << ", sinks";
   return name.str();
 }
 
@@ -53,8 +55,8 @@ OpCase shared_attention_case(int64_t b, int64_t t, int64_t h, int64_t d) {
           .adjust = {}};
 }
 
-// Window, segments and soft cap, each there or not, under every mask; with heads of whole vectors,
-// which cuDNN takes, and without.
+// Window, segments and soft cap, each there or not, under every mask, and none and all of them with
+// sinks; with heads of whole vectors, which cuDNN takes, and without.
 std::vector<OpCase> combinations() {
   std::vector<OpCase> cases;
   for (AttentionMask mask : {AttentionMask::causal, AttentionMask::full, AttentionMask::blocks})
@@ -70,6 +72,8 @@ std::vector<OpCase> combinations() {
         // The second is one of two segments, where there are some, and longer than the window.
         if (mask == AttentionMask::blocks) shape.blocks = blocks_of(b, 7, {{0, 2}, {2, 6}});
         cases.push_back(attention_case(shape));
+        shape.has_sinks = true;
+        if (choice == 0 || has_all) cases.push_back(attention_case(shape));
       }
   return cases;
 }
@@ -88,6 +92,19 @@ template <Emulated emulated>
 constexpr int kComputeCapability =
     emulated == Emulated::by_32 || emulated == Emulated::ahead ? 90 : 0;
 
+// As flash attention, which knows no sinks.
+void emulate_flash(const KernelCall& call) {
+  auto attrs = std::any_cast<AttentionAttrs>(call.attrs);
+  std::vector<Ref> in(call.in.begin(), call.in.end());
+  if (attrs.sinks) in.erase(in.begin() + 3);
+  attrs.sinks = false;
+  attention_composed({.target = call.target,
+                      .attrs = attrs,
+                      .in = in,
+                      .out = call.out,
+                      .workspace = call.workspace});
+}
+
 template <Emulated emulated>
 void emulate_attention(const KernelCall& call) {
   const auto& attrs = std::any_cast<const AttentionAttrs&>(call.attrs);
@@ -96,9 +113,10 @@ void emulate_attention(const KernelCall& call) {
     run_attention_graphs(call, emulate_cudnn_graph,
                          emulate_launch<emulated, AttentionMaskArguments>);
   else if (flash_serves(attrs, q.dtype))
-    attention_composed(call);
+    emulate_flash(call);
   else
     run_attention_blocks(call, kBlockParts<emulated>);
+  if (attrs.sinks) emulate_launch<emulated>(attention_sinks_arguments(call), call.stream);
 }
 template <Emulated emulated>
 void emulate_attention_grad(const KernelCall& call) {
@@ -171,7 +189,24 @@ std::vector<OpCase> large() {
                       {.head_dim = 20, .window = 150, .mask = AttentionMask::blocks},
                       segments_of(2, 900, {300, 390}),
                       blocks_of(2, 900, {{0, 40}, {290, 600}, {690, 890}})}),
+      attention_case({1, 1, 2, 1, {.head_dim = 64}, {}, {}, true}),
+      attention_case({3, 700, 4, 2, {.head_dim = 64}, {}, {}, true}),
+      attention_case({1, 130, 40, 8, {.head_dim = 16, .window = 40}, {}, {}, true}),
+      attention_case({1, 700, 3, 3, {.head_dim = 20, .window = 150, .soft_cap = 5}, {}, {}, true}),
+      attention_case({2,
+                      650,
+                      4,
+                      1,
+                      {.head_dim = 24, .scale = 0.3, .window = 150, .mask = AttentionMask::blocks},
+                      segments_of(2, 650, {100, 390}),
+                      blocks_of(2, 650, {{0, 40}, {120, 480}}),
+                      true}),
   };
+}
+
+// A layer of gpt-oss with a window.
+std::vector<OpCase> real() {
+  return {attention_case({1, 600, 64, 8, {.head_dim = 64, .window = 128}, {}, {}, true})};
 }
 
 constexpr OpTraits kOps[] = {
@@ -187,12 +222,16 @@ constexpr OpTraits kOps[] = {
      .emulated = emulated_runs([]<Emulated emulated>(const KernelCall& call) {
        emulate_attention_grad<emulated>(call);
      })},
+    {.op = &attention_sinks_grad_op,
+     .tolerance = {1e-5, 1e-5},
+     .workspace = WorkspaceUse::all,
+     .emulated = emulated_launch<attention_sinks_grad_arguments>()},
 };
 
 }  // namespace
 
 OpCase attention_case(const AttentionShape& shape) {
-  const auto& [b, t, h, g, options, segments, blocks] = shape;
+  const auto& [b, t, h, g, options, segments, blocks, has_sinks] = shape;
   OpCase op_case{
       .name = name_of(shape),
       .trace =
@@ -202,20 +241,27 @@ OpCase attention_case(const AttentionShape& shape) {
             Var q = trace.input("q", {{b, t, h * d}, dtype});
             Var k = trace.input("k", {{b, t, g * d}, dtype});
             Var v = trace.input("v", {{b, t, g * d}, dtype});
-            AttentionRows rows;
-            if (segments.defined()) rows.segments = trace.batch("segments", ints({b, t}));
-            if (blocks.defined()) rows.blocks = trace.batch("blocks", ints({b, t}));
-            trace.output(attention(q, k, v, options, rows));
+            AttentionOptionalInputs optional;
+            if (segments.defined()) optional.segments = trace.batch("segments", ints({b, t}));
+            if (blocks.defined()) optional.blocks = trace.batch("blocks", ints({b, t}));
+            if (has_sinks) optional.sinks = trace.weight("sinks", {{h}, dtype}, kTrained);
+            trace.output(attention(q, k, v, options, optional));
             return trace.finish();
           },
       .integers = {},
       .plain =
           [=](const Tensors& in) {
             return std::vector{plain::attention(in.at("q"), in.at("k"), in.at("v"), options,
-                                                plain::visible_keys(t, options, segments, blocks))};
+                                                plain::visible_keys(t, options, segments, blocks),
+                                                has_sinks ? in.at("sinks") : at::Tensor())};
           },
-      // Scores that differ much, so that the largest so far changes from tile to tile.
-      .adjust = [](Tensors& in) { in.at("q").mul_(3); }};
+      // Scores that differ much, so that the largest so far changes from tile to tile, and sinks
+      // above and below them.
+      .adjust =
+          [=](Tensors& in) {
+            in.at("q").mul_(3);
+            if (has_sinks) in.at("sinks").sub_(1).mul_(16);
+          }};
   if (segments.defined()) op_case.integers["segments"] = segments;
   if (blocks.defined()) op_case.integers["blocks"] = blocks;
   return op_case;
@@ -243,6 +289,6 @@ at::Tensor blocks_of(int64_t b, int64_t t, const std::vector<std::pair<int64_t, 
   return ids;
 }
 
-extern constinit const OpRecord attention_record{kOps, small, large};
+extern constinit const OpRecord attention_record{kOps, small, large, real};
 
 }  // namespace longshore::models

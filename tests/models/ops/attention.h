@@ -9,11 +9,12 @@
 
 namespace longshore::models {
 
-// Inputs q, k, v, and segments and blocks where they are defined.
+// Inputs q, k, v, and segments and blocks where they are defined; and weights `sinks`.
 struct AttentionShape {
   int64_t b, t, h, g;
   AttentionOptions options;
   at::Tensor segments = {}, blocks = {};  // int32 [B,T]
+  bool has_sinks = false;
 };
 OpCase attention_case(const AttentionShape& shape);
 // Runs of these lengths in every row, with ids of no order; the last one is what is left.
