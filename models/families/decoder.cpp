@@ -375,13 +375,13 @@ Attended attention_block(const DecoderConfig& c, Var n, const LayerInputs& in,
   if (kind.cache_capacity > 0) {
     const Type type{{c.batch, kind.cache_capacity, heads, d}, c.dtype};
     Var positions = t.batch("positions", {{c.batch, c.length}, Dtype::int32}, kCounted);
-    std::optional<Var> spans;
-    if (has_blocks) spans = t.batch(kSpans, {{c.batch, c.length, 2}, Dtype::int32});
+    CachedAttentionOptionalInputs optional;
+    if (has_blocks) optional.spans = t.batch(kSpans, {{c.batch, c.length, 2}, Dtype::int32});
     if (k)
       attended.own = {append_to_cache(*k, t.state("key_cache", type), positions),
                       append_to_cache(*v, t.state("value_cache", type), positions)};
     const KeysAndValues cache = attended.own ? *attended.own : of_earlier_layer(t, kind, type);
-    context = cached_attention(q, cache, positions, options, spans);
+    context = cached_attention(q, cache, positions, {options}, optional);
   } else {
     const Type ids{{c.batch, c.length}, Dtype::int32};
     AttentionOptionalInputs optional;

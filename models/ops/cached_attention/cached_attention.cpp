@@ -10,10 +10,6 @@
 namespace longshore::models {
 namespace {
 
-const AttentionOptions& options_of(const std::any& attrs) {
-  return std::any_cast<const AttentionOptions&>(attrs);
-}
-
 Types infer_append(const std::any&, std::span<const Type> in) {
   constexpr const char* kName = "append_to_cache";
   expect_inputs(in, 3, 3, kName);
@@ -25,15 +21,16 @@ Types infer_append(const std::any&, std::span<const Type> in) {
   return {in[1]};
 }
 
-Types infer(const std::any& attrs, std::span<const Type> in) {
+Types infer(const std::any& any, std::span<const Type> in) {
   constexpr const char* kName = "cached_attention";
-  expect_inputs(in, 4, 5, kName);
-  const AttentionOptions& o = options_of(attrs);
+  const CachedAttentionAttrs& attrs = cached_attention_attrs(any);
+  const size_t count = 4 + (attrs.sinks ? 1 : 0) + (attrs.spans() ? 1 : 0);
+  expect_inputs(in, count, count, kName);
+  const AttentionOptions& o = attrs.options.attention;
   expect(o.head_dim > 0 && o.scale >= 0 && o.window >= 0 && o.soft_cap >= 0, kName,
          "head_dim is not positive, or scale, window or soft_cap below 0");
-  const bool has_spans = o.mask == AttentionMask::blocks;
-  expect(has_spans || o.mask == AttentionMask::causal, kName,
-         "a cache serves a mask that is causal or of blocks");
+  expect(attrs.options.chunk >= 0, kName, "chunk is below 0");
+  expect(o.mask != AttentionMask::full, kName, "a cache serves a mask that is causal or of blocks");
   const Shape &q = in[0].shape, &cache = in[1].shape;
   expect(q.rank() == 3 && cache.rank() == 4 && in[1] == in[2] && in[0].dtype == in[1].dtype &&
              cache[0] == q[0] && cache[1] >= q[1] && cache[3] == o.head_dim,
@@ -41,9 +38,11 @@ Types infer(const std::any& attrs, std::span<const Type> in) {
   expect(q[2] % (cache[2] * cache[3]) == 0, kName,
          "query heads are not a multiple of key/value heads");
   expect(in[3] == Type{{q[0], q[1]}, Dtype::int32}, kName, "positions are not i32 [B,S]");
-  expect(std::ssize(in) == (has_spans ? 5 : 4), kName, "spans go with a mask of blocks");
-  if (has_spans)
-    expect(in[4] == Type{{q[0], q[1], 2}, Dtype::int32}, kName, "spans are not i32 [B,S,2]");
+  if (attrs.sinks)
+    expect(in[4] == Type{{q[2] / o.head_dim}, in[0].dtype}, kName,
+           "sinks are not [H] of q's dtype");
+  if (attrs.spans())
+    expect(in.back() == Type{{q[0], q[1], 2}, Dtype::int32}, kName, "spans are not i32 [B,S,2]");
   return {in[0]};
 }
 
@@ -54,7 +53,7 @@ Cost cost_append(const std::any&, std::span<const Type> in, std::span<const Type
 // The cost with a full cache: two products with each row that is seen.
 Cost cost(const std::any& attrs, std::span<const Type> in, std::span<const Type>) {
   CachedAttentionSizes sizes(attrs, in);
-  double seen = static_cast<double>(std::min(sizes.p, sizes.window));
+  double seen = static_cast<double>(std::min({sizes.p, sizes.window, sizes.chunk}));
   double read = 2 * seen * static_cast<double>(sizes.b * sizes.g * sizes.d);
   return {.flops = 4 * seen * static_cast<double>(in[0].shape.count()),
           .bytes = read * static_cast<double>(size_bytes(in[1].dtype)) +
@@ -63,13 +62,16 @@ Cost cost(const std::any& attrs, std::span<const Type> in, std::span<const Type>
 
 std::vector<Reuse> reuse_cache(const std::any&, int) { return {{.out = 0, .in = 1}}; }
 
-std::string print(const std::any& attrs) {
-  const AttentionOptions& o = options_of(attrs);
+std::string print(const std::any& any) {
+  const CachedAttentionAttrs& attrs = cached_attention_attrs(any);
+  const AttentionOptions& o = attrs.options.attention;
   std::ostringstream text;
   text << "head_dim=" << o.head_dim;
   if (o.scale != 0) text << ", scale=" << o.scale;
   if (o.window != 0) text << ", window=" << o.window;
   if (o.soft_cap != 0) text << ", soft_cap=" << o.soft_cap;
+  if (attrs.options.chunk != 0) text << ", chunk=" << attrs.options.chunk;
+  if (attrs.sinks) text << ", sinks";
   if (o.mask == AttentionMask::blocks) text << ", mask=blocks";
   return text.str();
 }
@@ -77,7 +79,7 @@ std::string print(const std::any& attrs) {
 }  // namespace
 
 CachedAttentionSizes::CachedAttentionSizes(const std::any& attrs, std::span<const Type> in) {
-  const AttentionOptions& o = options_of(attrs);
+  const auto& [o, chunk_size] = cached_attention_attrs(attrs).options;
   b = in[0].shape[0];
   s = in[0].shape[1];
   p = in[1].shape[1];
@@ -87,6 +89,7 @@ CachedAttentionSizes::CachedAttentionSizes(const std::any& attrs, std::span<cons
   scale = o.score_scale();
   soft_cap = o.soft_cap;
   window = o.window == 0 ? p : o.window;
+  chunk = chunk_size == 0 ? p : chunk_size;
 }
 
 const Op append_to_cache_op{.name = "append_to_cache",
@@ -112,10 +115,13 @@ Var append_to_cache(Var rows, Var cache, Var positions) {
 }
 
 Var cached_attention(Var q, const KeysAndValues& cache, Var positions,
-                     const AttentionOptions& options, std::optional<Var> spans) {
+                     const CachedAttentionOptions& options,
+                     const CachedAttentionOptionalInputs& optional) {
   std::vector<Var> in{q, cache.keys, cache.values, positions};
-  if (spans) in.push_back(*spans);
-  return q.trace->emit(cached_attention_op, options, in)[0];
+  for (Var one : {optional.sinks, optional.spans})
+    if (one.id) in.push_back(one);
+  const CachedAttentionAttrs attrs{options, static_cast<bool>(optional.sinks.id)};
+  return q.trace->emit(cached_attention_op, attrs, in)[0];
 }
 
 }  // namespace longshore::models

@@ -1,4 +1,7 @@
 #include <ATen/ops/arange.h>
+#include <ATen/ops/floor_divide.h>
+#include <ATen/ops/logaddexp.h>
+#include <ATen/ops/logsumexp.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/minimum.h>
@@ -16,6 +19,12 @@ namespace {
 // Key/value heads whose scores exist at a time.
 int64_t heads_at_once(const CachedAttentionSizes& s) {
   return std::clamp<int64_t>(kCompositionElements / (s.s * s.group() * s.p), 1, s.g);
+}
+
+// Of scores [g,S,H/G,P], which may be overwritten, and sinks [g,1,H/G,1], which may be undefined.
+at::Tensor probabilities(at::Tensor scores, const at::Tensor& sinks) {
+  if (!sinks.defined()) return at::softmax(scores, -1);
+  return scores.sub_(at::logaddexp(at::logsumexp(scores, {-1}, true), sinks)).exp_();
 }
 
 }  // namespace
@@ -44,14 +53,19 @@ void cached_attention_composed(const KernelCall& call) {
   const at::Tensor caches[2]{tensor(call, call.in[1]), tensor(call, call.in[2])};
   at::Tensor q = tensor(call, call.in[0]).view({s.b, s.s, s.g, s.group(), s.d});
   at::Tensor context = tensor(call, call.out[0]).view({s.b, s.s, s.g, s.group(), s.d});
-  at::Tensor keys = at::arange(s.p, positions.options());
+  at::Tensor keys = at::arange(s.p, positions.options()), sinks;
+  if (const Ref* given = cached_sinks_of(call))
+    sinks = tensor(call, *given).to(wide).view({s.g, 1, s.group(), 1});
   for (int64_t b = 0; b < s.b; ++b) {
     at::Tensor last = positions[b], first = last - (s.window - 1);
-    if (call.in.size() > 4) {
-      const at::Tensor span = tensor(call, call.in[4]).to(at::kLong)[b];  // [S,2]
+    if (const Ref* spans = spans_of(call)) {
+      const at::Tensor span = tensor(call, *spans).to(at::kLong)[b];  // [S,2]
       first = at::minimum(first, span.select(1, 0));
       last = at::maximum(last, span.select(1, 1));
     }
+    const at::Tensor chunk = at::floor_divide(positions[b], s.chunk).mul_(s.chunk);
+    first = at::maximum(first, chunk);
+    last = at::minimum(last, chunk + (s.chunk - 1));
     at::Tensor hidden =
         keys.gt(last.view({s.s, 1, 1})).logical_or_(keys.lt(first.view({s.s, 1, 1})));  // [S,1,P]
     for_each_piece(s.g, heads_at_once(s), [&](int64_t first, int64_t count) {
@@ -64,9 +78,11 @@ void cached_attention_composed(const KernelCall& call) {
                             .reshape({count, s.s * s.group(), s.d});
       at::Tensor scores = at::matmul(rows, heads(caches[0]).transpose(1, 2)).mul_(s.scale);
       if (s.soft_cap > 0) scores.div_(s.soft_cap).tanh_().mul_(s.soft_cap);
-      scores.view({count, s.s, s.group(), s.p})
-          .masked_fill_(hidden, -std::numeric_limits<double>::infinity());
-      at::Tensor part = at::matmul(at::softmax(scores, -1), heads(caches[1]));
+      scores = scores.view({count, s.s, s.group(), s.p})
+                   .masked_fill_(hidden, -std::numeric_limits<double>::infinity());
+      at::Tensor of_heads;  // [g,1,H/G,1]
+      if (sinks.defined()) of_heads = sinks.narrow(0, first, count);
+      at::Tensor part = at::matmul(probabilities(scores, of_heads).flatten(1, 2), heads(caches[1]));
       context[b]
           .narrow(1, first, count)
           .copy_(part.view({count, s.s, s.group(), s.d}).transpose(0, 1));
@@ -81,8 +97,9 @@ int64_t cached_attention_composed_workspace(const std::any& attrs, std::span<con
   CachedAttentionSizes s(attrs, in);
   int64_t heads = heads_at_once(s), rows = heads * s.s * s.group();
   int64_t numbers = 2 * rows * s.p + 4 * heads * s.p * s.d + 4 * rows * s.d;
+  if (cached_attention_attrs(attrs).sinks) numbers += 5 * rows;  // log-sum-exps
   return numbers * std::max(size_bytes(in[0].dtype), size_bytes(Dtype::float32)) +
-         16 * (s.p + 5 * s.b * s.s) + 4 * s.s * s.p + (1 << 20);
+         16 * (s.p + 7 * s.b * s.s) + 4 * s.s * s.p + (1 << 20);
 }
 
 }  // namespace longshore::models

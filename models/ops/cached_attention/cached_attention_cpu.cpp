@@ -153,13 +153,16 @@ struct Scratch {
 template <class T>
 class Attention {
  public:
-  Attention(const KernelCall& call, const CachedAttentionSizes& sizes) : call_(call), s_(sizes) {}
+  Attention(const KernelCall& call, const CachedAttentionSizes& sizes)
+      : call_(call), sinks_(cached_sinks_of(call)), spans_(spans_of(call)), s_(sizes) {}
 
   void run(const Task& task, const Scratch& scratch) const {
     SoftmaxRow rows[kTaskRows];
     std::fill_n(scratch.out, (task.end - task.begin) * s_.d, 0.f);
     int64_t first = s_.p, end = 0;
     for (int64_t r = task.begin; r < task.end; ++r) {
+      // A sink is the first score, of a value of zeros.
+      if (sinks_) rows[r - task.begin] = {load(sinks_->as<T>()[query_head(task, r)]), 1};
       widen(call_.in[0].as<T>() + at(task, r), scratch.q + (r - task.begin) * s_.d, s_.d);
       first = std::min(first, first_key(task, r));
       end = std::max(end, end_key(task, r));
@@ -184,19 +187,26 @@ class Attention {
   }
   // The first position of the row's block, or its last.
   int64_t span(const Task& task, int64_t r, int64_t side) const {
-    if (call_.in.size() < 5) return position(task, r);
-    return call_.in[4].as<int32_t>()[(task.b * s_.s + r / s_.group()) * 2 + side];
+    if (!spans_) return position(task, r);
+    return spans_->as<int32_t>()[(task.b * s_.s + r / s_.group()) * 2 + side];
+  }
+  int64_t chunk_begin(const Task& task, int64_t r) const {
+    return position(task, r) / s_.chunk * s_.chunk;
   }
   int64_t first_key(const Task& task, int64_t r) const {
-    return std::max(std::min(position(task, r) - s_.window + 1, span(task, r, 0)), int64_t{0});
+    return std::max(std::min(position(task, r) - s_.window + 1, span(task, r, 0)),
+                    chunk_begin(task, r));
   }
   int64_t end_key(const Task& task, int64_t r) const {
-    return std::max(position(task, r), span(task, r, 1)) + 1;
+    return std::min(std::max(position(task, r), span(task, r, 1)) + 1,
+                    chunk_begin(task, r) + s_.chunk);
+  }
+  int64_t query_head(const Task& task, int64_t r) const {
+    return task.g * s_.group() + r % s_.group();
   }
   // Where the row lies in q and in the context.
   int64_t at(const Task& task, int64_t r) const {
-    int64_t head = task.g * s_.group() + r % s_.group();
-    return ((task.b * s_.s + r / s_.group()) * s_.h + head) * s_.d;
+    return ((task.b * s_.s + r / s_.group()) * s_.h + query_head(task, r)) * s_.d;
   }
   // Of keys (1) or values (2), from row `key` on.
   HeadRows<T> head(int cache, const Task& task, int64_t key) const {
@@ -205,6 +215,7 @@ class Attention {
   }
 
   const KernelCall& call_;
+  const Ref *sinks_, *spans_;
   const CachedAttentionSizes& s_;
 };
 

@@ -3,8 +3,6 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/stack.h>
 
-#include <optional>
-
 #include "models/ir/trace.h"
 #include "tests/models/op_records.h"
 #include "tests/models/ops/case_parts.h"
@@ -16,6 +14,8 @@ namespace {
 struct CachedShape {
   int64_t b, s, h, g, capacity, first;
   AttentionOptions options;
+  int64_t chunk = 0;
+  bool has_sinks = false;
 };
 
 // With spans the second to the last token but one are a block.
@@ -34,34 +34,42 @@ Tensors integers_of(const CachedShape& shape) {
 }
 
 OpCase cached_attention_case(const CachedShape& shape) {
-  const auto [b, s, h, g, capacity, first, o] = shape;
-  return {.name = named("cached_attention", b, s, h, g, capacity, first, o.head_dim, o.window,
-                        o.soft_cap) +
-                  (o.mask == AttentionMask::blocks ? ", blocks" : ""),
-          .trace =
-              [=](Dtype dtype) {
-                const AttentionOptions& options = shape.options;
-                Trace trace("cached_attention");
-                Var q = trace.input("q", {{shape.b, shape.s, shape.h * options.head_dim}, dtype});
-                Type kv{{shape.b, shape.s, shape.g * options.head_dim}, dtype};
-                Var k = trace.input("k", kv), v = trace.input("v", kv);
-                Type cache{{shape.b, shape.capacity, shape.g, options.head_dim}, dtype};
-                KeysAndValues before{trace.state("key_cache", cache),
-                                     trace.state("value_cache", cache)};
-                Var positions = trace.batch("positions", ints({shape.b, shape.s}));
-                std::optional<Var> spans;
-                if (options.mask == AttentionMask::blocks)
-                  spans = trace.batch("spans", ints({shape.b, shape.s, 2}));
-                const KeysAndValues now{append_to_cache(k, before.keys, positions),
-                                        append_to_cache(v, before.values, positions)};
-                trace.output(cached_attention(q, now, positions, options, spans));
-                trace.output(now.keys, OutputRole::state);
-                trace.output(now.values, OutputRole::state);
-                return trace.finish();
-              },
-          .integers = integers_of(shape),
-          .plain = {},
-          .adjust = [](Tensors& in) { in.at("q").mul_(3); }};
+  const auto [b, s, h, g, capacity, first, o, chunk, has_sinks] = shape;
+  return {
+      .name =
+          named("cached_attention", b, s, h, g, capacity, first, o.head_dim, o.window, o.soft_cap) +
+          (o.mask == AttentionMask::blocks ? ", blocks" : "") +
+          (chunk > 0 ? ", chunk " + std::to_string(chunk) : "") + (has_sinks ? ", sinks" : ""),
+      .trace =
+          [=](Dtype dtype) {
+            const AttentionOptions& options = shape.options;
+            Trace trace("cached_attention");
+            Var q = trace.input("q", {{shape.b, shape.s, shape.h * options.head_dim}, dtype});
+            Type kv{{shape.b, shape.s, shape.g * options.head_dim}, dtype};
+            Var k = trace.input("k", kv), v = trace.input("v", kv);
+            Type cache{{shape.b, shape.capacity, shape.g, options.head_dim}, dtype};
+            KeysAndValues before{trace.state("key_cache", cache),
+                                 trace.state("value_cache", cache)};
+            Var positions = trace.batch("positions", ints({shape.b, shape.s}));
+            CachedAttentionOptionalInputs optional;
+            if (shape.has_sinks)
+              optional.sinks = trace.weight("sinks", {{shape.h}, dtype}, kTrained);
+            if (options.mask == AttentionMask::blocks)
+              optional.spans = trace.batch("spans", ints({shape.b, shape.s, 2}));
+            const KeysAndValues now{append_to_cache(k, before.keys, positions),
+                                    append_to_cache(v, before.values, positions)};
+            trace.output(cached_attention(q, now, positions, {options, shape.chunk}, optional));
+            trace.output(now.keys, OutputRole::state);
+            trace.output(now.values, OutputRole::state);
+            return trace.finish();
+          },
+      .integers = integers_of(shape),
+      .plain = {},
+      .adjust =
+          [=](Tensors& in) {
+            in.at("q").mul_(3);
+            if (has_sinks) in.at("sinks").sub_(1).mul_(16);
+          }};
 }
 
 std::vector<OpCase> small() {
@@ -71,6 +79,16 @@ std::vector<OpCase> small() {
       cached_attention_case({1, 4, 3, 1, 9, 4, {.head_dim = 6, .window = 3, .soft_cap = 1.5}}),
       cached_attention_case(
           {2, 7, 3, 1, 16, 4, {.head_dim = 6, .window = 3, .mask = AttentionMask::blocks}}),
+      cached_attention_case({2, 5, 6, 2, 13, 4, {.head_dim = 6}, 3, true}),
+      cached_attention_case({2,
+                             7,
+                             3,
+                             1,
+                             16,
+                             4,
+                             {.head_dim = 6, .window = 3, .mask = AttentionMask::blocks},
+                             6,
+                             true}),
   };
 }
 
@@ -82,6 +100,8 @@ std::vector<OpCase> large() {
       cached_attention_case({2, 77, 6, 2, 500, 300, {.head_dim = 80, .window = 130}}),
       cached_attention_case(
           {1, 210, 4, 2, 300, 0, {.head_dim = 40, .window = 70, .mask = AttentionMask::blocks}}),
+      cached_attention_case({1, 1, 8, 2, 700, 650, {.head_dim = 64, .window = 128}, 0, true}),
+      cached_attention_case({2, 77, 6, 2, 500, 300, {.head_dim = 80}, 100}),
   };
 }
 
