@@ -15,6 +15,7 @@
 #include "models/ops/add_bias/add_bias.h"
 #include "models/ops/attention/attention.h"
 #include "models/ops/cached_attention/cached_attention.h"
+#include "models/ops/chunk_ids.h"
 #include "models/ops/clamped_swiglu.h"
 #include "models/ops/columns.h"
 #include "models/ops/constant.h"
@@ -220,6 +221,16 @@ std::vector<Var> per_layer_inputs(const DecoderConfig& c, Var tokens, Var x) {
   return parts;
 }
 
+std::optional<Var> segments(Trace& t, const DecoderConfig& c) {
+  if (!c.segments) return std::nullopt;
+  return t.batch("segments", {{c.batch, c.length}, Dtype::int32});
+}
+
+// Whether windows are chunks, of which a row can have several.
+bool reads_chunk_ids(const DecoderConfig& c) {
+  return traits(c).window == WindowKind::chunk && c.window > 0 && c.length > c.window;
+}
+
 Program embed(const DecoderConfig& c) {
   Trace t("embed");
   Var tokens = t.batch("tokens", {{c.batch, c.length}, Dtype::int32});                  // [B,T]
@@ -240,6 +251,7 @@ Program embed(const DecoderConfig& c) {
     t.output(table.cos);  // [B,T,R/2]
     t.output(table.sin);
   }
+  if (reads_chunk_ids(c)) t.output(chunk_ids(positions, segments(t, c), c.window));
   if (c.per_layer_width > 0)
     for (Var part : per_layer_inputs(c, tokens, x)) t.output(part);
   return t.finish();
@@ -248,6 +260,7 @@ Program embed(const DecoderConfig& c) {
 struct LayerInputs {
   Var x;                                         // [B,T,C]
   std::optional<RopeTable> of_keys, of_queries;  // of this kind of layer
+  std::optional<Var> chunks;                     // i32 [B,T]
   std::optional<Var> own;                        // [B,T,P], of this layer alone
 };
 
@@ -268,6 +281,7 @@ LayerInputs layer_inputs(Trace& t, const DecoderConfig& c, const LayerKind& kind
   } else if (tables.contains(kUnrotatedQuery)) {
     in.of_queries = tables.at(kUnrotatedQuery);
   }
+  if (reads_chunk_ids(c)) in.chunks = t.input("chunks", {{c.batch, c.length}, Dtype::int32});
   if (c.per_layer_width > 0)
     in.own = t.input("per_layer_input", {{c.batch, c.length, c.per_layer_width}, c.dtype});
   return in;
@@ -371,22 +385,28 @@ Attended attention_block(const DecoderConfig& c, Var n, const LayerInputs& in,
       .deterministic = c.deterministic,
       .mask = has_blocks ? AttentionMask::blocks : AttentionMask::causal};
   Attended attended;
-  Var context;  // [B,T,H*D]
+  Var context, sinks;  // [B,T,H*D], [H]
+  if (traits(c).has_sinks)
+    sinks = t.weight("self_attn.sinks", {{c.query_heads}, c.dtype},
+                     {.decay = Decay::no, .init = kMatrix.init});
   if (kind.cache_capacity > 0) {
     const Type type{{c.batch, kind.cache_capacity, heads, d}, c.dtype};
     Var positions = t.batch("positions", {{c.batch, c.length}, Dtype::int32}, kCounted);
-    CachedAttentionOptionalInputs optional;
+    CachedAttentionOptionalInputs optional{.sinks = sinks};
     if (has_blocks) optional.spans = t.batch(kSpans, {{c.batch, c.length, 2}, Dtype::int32});
     if (k)
       attended.own = {append_to_cache(*k, t.state("key_cache", type), positions),
                       append_to_cache(*v, t.state("value_cache", type), positions)};
     const KeysAndValues cache = attended.own ? *attended.own : of_earlier_layer(t, kind, type);
-    context = cached_attention(q, cache, positions, {options}, optional);
+    const int64_t chunk = kind.has_window && has_chunks ? c.window : 0;
+    context = cached_attention(q, cache, positions, {options, chunk}, optional);
   } else {
-    const Type ids{{c.batch, c.length}, Dtype::int32};
-    AttentionOptionalInputs optional;
-    if (c.segments) optional.segments = t.batch("segments", ids);
-    if (c.vision) optional.blocks = t.batch(kBlocks, ids);
+    AttentionOptionalInputs optional{.sinks = sinks};
+    if (kind.has_window && in.chunks)
+      optional.segments = *in.chunks;
+    else if (c.segments)
+      optional.segments = *segments(t, c);
+    if (c.vision) optional.blocks = t.batch(kBlocks, {{c.batch, c.length}, Dtype::int32});
     if (k) attended.own = {*k, *v};
     const auto [keys, values] =
         attended.own ? *attended.own
@@ -623,7 +643,7 @@ Stage layers(const DecoderConfig& c, int64_t cache_capacity, int embed) {
               .programs = {},
               .layers = {},
               .inputs = {}};
-  const int outputs = 1 + 2 * static_cast<int>(rotations(c).size());
+  const int outputs = 1 + 2 * static_cast<int>(rotations(c).size()) + (reads_chunk_ids(c) ? 1 : 0);
   for (int output = 0; output < outputs; ++output) stage.inputs.push_back({embed, output});
   if (c.per_layer_width > 0)
     stage.inputs.push_back({.stage = embed, .output = outputs, .by_layer = true});

@@ -1,6 +1,7 @@
 // Our custom kernels of rope and its table on a GPU, and the frequencies, which the CPU's have too.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -35,9 +36,8 @@ struct RopeFrequencies {
     const double at = scaling == Scaling::yarn
                           ? static_cast<double>(i)
                           : original_length * frequency / (2 * std::numbers::pi);
-    const double kept = at <= divided_at ? 0
-                        : at >= kept_at  ? 1
-                                         : (at - divided_at) / (kept_at - divided_at);
+    double kept = (at - divided_at) / (kept_at - divided_at);
+    kept = kept > 0 ? std::min(kept, 1.) : 0;  // also where the two are one and this is no number
     return (1 - kept) * frequency / factor + kept * frequency;
   }
 };
