@@ -126,6 +126,7 @@ DecoderConfig with_defaults_written_out(DecoderConfig config) {
   config.moe_layer_step = 1;
   config.expert_width = config.experts > 0 ? expert_width(config) : 0;
   config.normalizes_experts |= config.family->layer.experts.normalizes;
+  if (config.activation_limit == 0) config.activation_alpha = DecoderConfig{}.activation_alpha;
   if (!config.has_unrotated_temperature) {
     config.unrotated_temperature_beta = DecoderConfig{}.unrotated_temperature_beta;
     config.unrotated_temperature_length = DecoderConfig{}.unrotated_temperature_length;

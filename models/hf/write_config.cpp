@@ -44,6 +44,7 @@ std::vector<std::string> beyond(const DecoderConfig& c, const Family& family) {
        {&kAttentionBias, &kMlpBias, &kAttentionCap, &kLogitsCap, &kKeysAsValues, &kKvSharedLayers,
         &kPerLayerWidth, &kActivationLimit, &kUsesQkNorm, &kUnrotatedTemperature})
     check(value(*field, c) != 0 && !reads(family, *field), field->hf_key);
+  check(c.activation_limit == 0 && reads(family, kActivationLimit), kActivationLimit.hf_key);
   for (const Field* field : {&kEmbeddingMultiplier, &kResidualMultiplier, &kLogitsScaling})
     check(value(*field, c) != 1 && !reads(family, *field), field->hf_key);
   check(c.attention_multiplier && !reads(family, kAttentionMultiplier),
@@ -138,8 +139,8 @@ void write_sparse(const DecoderConfig& c, DenseLayers keys, json& object) {
 
 void write_experts(const DecoderConfig& c, const Family& family, json& object) {
   if (family.hf.expert_counts.empty()) return;
-  if (family.hf.experts_flag) object[family.hf.experts_flag] = c.experts > 0;
   if (c.experts == 0) return;
+  if (family.hf.experts_flag) object[family.hf.experts_flag] = true;
   for (const char* key : family.hf.expert_counts) object[key] = c.experts;
   object[hf_key(family, kExpertsPerToken)] = c.experts_per_token;
   if (reads(family, kExpertWidth)) object[hf_key(family, kExpertWidth)] = expert_width(c);

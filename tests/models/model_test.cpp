@@ -420,8 +420,10 @@ TEST(Decoder, WeightsDecayAndStartAsTheirKindDoes) {
       DecoderConfig config = small_llama();
       config.family = family;
       config.attention_bias = config.mlp_bias = true;
-      const bool has_experts = !family->layer.experts.router.empty();
+      const ExpertTraits& experts = family->layer.experts;
+      const bool has_experts = !experts.router.empty() && !experts.is_beside();
       if (has_experts) config.experts = config.experts_per_token = 2;
+      if (family == &kGptOss) config.activation_limit = 7;
       config.lora = {.rank = rank, .targets = lora_targets(family->layer)};
       const Model model = decoder(config);
       int matrices = 0, biases = 0, norms = 0;
@@ -429,26 +431,32 @@ TEST(Decoder, WeightsDecayAndStartAsTheirKindDoes) {
         for (ValueId id : stage.programs[0].inputs_from(Source::weight)) {
           const Value& value = stage.programs[0][id];
           const auto& [decay, init] = std::pair(value.weight->decay, value.weight->init);
-          const bool is_matrix = value.type.shape.rank() >= 2;
+          const bool is_bias = value.name.ends_with("bias");
+          const bool is_matrix = value.type.shape.rank() >= 2 && !is_bias;
           EXPECT_EQ(decay, is_matrix ? Decay::yes : Decay::no) << value.name;
-          if (value.name.ends_with(".bias") || value.name.ends_with("lora_B.weight")) {
+          if (is_bias || value.name.ends_with("lora_B.weight")) {
             EXPECT_EQ(init.kind, Init::Kind::zeros) << value.name;
-            biases += !is_matrix;
+            biases += is_bias;
           } else if (value.name.ends_with("lora_A.weight")) {
             EXPECT_EQ(init.kind, Init::Kind::uniform) << value.name;
             EXPECT_DOUBLE_EQ(init.scale * init.scale * value.type.shape[1], 1) << value.name;
-          } else if (is_matrix) {
+          } else if (is_matrix || value.name.ends_with("sinks")) {
             EXPECT_EQ(init.kind, Init::Kind::normal) << value.name;
             EXPECT_EQ(init.scale, 0.02) << value.name;
-            ++matrices;
+            matrices += is_matrix;
           } else {
             const bool is_added = family->layer.norm_offset == 1 && value.name != "layer_scalar";
             EXPECT_EQ(init.kind, is_added ? Init::Kind::zeros : Init::Kind::ones) << value.name;
             ++norms;
           }
         }
-      EXPECT_EQ(matrices, (config.tied_embeddings ? 8 + 1 : 7 + 2) + has_experts);
-      EXPECT_EQ(biases, has_experts ? 4 : family == &kGlm4 ? 6 : 7);
+      const bool is_shared = !experts.shared.empty();
+      EXPECT_EQ(matrices,
+                (config.tied_embeddings ? 8 + 1 : 7 + 2) + has_experts + (is_shared ? 3 : 0));
+      EXPECT_EQ(biases, family == &kGptOss           ? 4 + 1 + 3
+                        : has_experts && !is_shared ? 4
+                        : family == &kGlm4          ? 6
+                                                    : 7);
       const bool is_around = family == &kGemma2 || family == &kGemma3Text || family == &kGlm4 ||
                              family == &kGemma4Text;
       const bool has_qk_norms = family == &kQwen3 || family == &kGemma3Text || family == &kOlmo2 ||

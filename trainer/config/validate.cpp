@@ -131,6 +131,9 @@ void check_model(const Config& config) {
     refuse(config, "num_experts",
            (may_have_experts ? "at least 1 with " : "0 with ") + described(config, "model_type"));
   }
+  for (const models::Field* field : {&models::kUsesQkNorm, &models::kUnrotatedTemperature})
+    if (value(*field, config.model) != 0 && !find_field(*config.model.family, *field))
+      refuse(config, field->key, "false with " + described(config, "model_type"));
   const bool clamps = config.model.family->layer.activation == models::Activation::clamped_silu;
   if ((config.model.activation_limit > 0) != clamps) {
     refuse(config, "mlp_activations_limit",
