@@ -453,7 +453,7 @@ TEST(Decoder, WeightsDecayAndStartAsTheirKindDoes) {
       const bool is_shared = !experts.shared.empty();
       EXPECT_EQ(matrices,
                 (config.tied_embeddings ? 8 + 1 : 7 + 2) + has_experts + (is_shared ? 3 : 0));
-      EXPECT_EQ(biases, family == &kGptOss           ? 4 + 1 + 3
+      EXPECT_EQ(biases, family == &kGptOss          ? 4 + 1 + 3
                         : has_experts && !is_shared ? 4
                         : family == &kGlm4          ? 6
                                                     : 7);

@@ -13,6 +13,7 @@
 #include "tests/trainer/golden.h"
 #include "tests/trainer/target_here.h"
 #include "trainer/programs/probe/probe.h"
+#include "trainer/weights/convert.h"
 
 namespace longshore::trainer {
 namespace {
@@ -93,6 +94,25 @@ fs::path older_spelling(const TemporaryFolder& folder, const fs::path& model) {
   const fs::path older = model / "config_v4.json";
   fs::copy_file(fs::exists(older) ? older : model / "config.json", copy / "config.json");
   return copy;
+}
+
+// As gpt-oss is published; and as convert writes it then.
+TEST(QuantizedGoldens, Mxfp4IsReadAndBecomesBfloat16) {
+  Golden golden("gptoss_mxfp4_checkpoint");
+  TemporaryFolder folder;
+  auto results = [&](const fs::path& model, const std::string& out) {
+    probe({model, golden.folder / "golden.safetensors", folder / out, false, {}, {}});
+    return data::read_file(folder / out);
+  };
+  const std::string bytes = results(golden.folder, "out");
+  expect_all(golden, folder / "out");
+  convert({.from = golden.folder, .to = folder / "converted", .dtype = {}});
+  EXPECT_TRUE(bytes == results(folder / "converted", "again"));
+  const auto config = nlohmann::json::parse(data::read_file(folder / "converted/config.json"));
+  EXPECT_FALSE(config.contains("quantization_config"));
+  const SafetensorsFile converted(folder / "converted/model.safetensors");
+  EXPECT_EQ(converted.at("model.layers.0.mlp.experts.gate_up_proj").dtype,
+            SafetensorsDtype::bfloat16);
 }
 
 class Goldens : public testing::TestWithParam<std::string> {};
