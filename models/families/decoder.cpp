@@ -14,6 +14,7 @@
 #include "models/ir/trace.h"
 #include "models/ops/add_bias/add_bias.h"
 #include "models/ops/attention/attention.h"
+#include "models/ops/balance_loss.h"
 #include "models/ops/cached_attention/cached_attention.h"
 #include "models/ops/chunk_ids.h"
 #include "models/ops/clamped_swiglu.h"
@@ -499,8 +500,20 @@ class ExpertLinear {
   std::string module_;
 };
 
+// What a layer adds to the loss, scalars.
+using Losses = std::vector<Var>;
+
+void add_router_losses(const DecoderConfig& c, Var logits, Var experts, Losses& losses) {
+  double layers = 0;
+  for (int64_t layer = 0; layer < c.layers; ++layer) layers += has_experts(c, layer);
+  if (c.balance_loss_weight > 0)
+    losses.push_back(balance_loss(logits, experts, c.balance_loss_weight / layers));
+  if (c.router_z_loss_weight > 0)
+    losses.push_back(router_z_loss(logits, c.router_z_loss_weight / layers));
+}
+
 // Which experts each token of n [B,T,C] goes to.
-Routing routing(const DecoderConfig& c, Var n) {
+Routing routing(const DecoderConfig& c, Var n, Losses& losses) {
   Trace& t = *n.trace;
   const ExpertTraits& experts = traits(c).experts;
   const std::string module(experts.router), matrix = experts.scales_router ? ".proj" : "";
@@ -517,6 +530,7 @@ Routing routing(const DecoderConfig& c, Var n) {
       logits, {.experts_per_token = c.experts_per_token,
                .score = experts.has_sigmoid_scores ? RouterScore::sigmoid : RouterScore::softmax,
                .normalized = c.normalizes_experts || experts.normalizes});
+  add_router_losses(c, logits, routing.experts, losses);
   if (experts.scales_router)
     routing.weights = scale_by_expert(routing.weights, routing.experts,
                                       t.weight(module + ".per_expert_scale", {{c.experts}, c.dtype},
@@ -526,10 +540,11 @@ Routing routing(const DecoderConfig& c, Var n) {
 }
 
 // Each token of n through the experts that what the router reads says. [B,T,C] -> [B,T,C]
-Var experts_block(const DecoderConfig& c, const LayerKind& kind, Var n, Var read_by_router) {
+Var experts_block(const DecoderConfig& c, const LayerKind& kind, Var n, Var read_by_router,
+                  Losses& losses) {
   Trace& t = *n.trace;
   const ExpertTraits& experts = traits(c).experts;
-  const Routing routed = routing(c, read_by_router);
+  const Routing routed = routing(c, read_by_router, losses);
   const Grouping grouping = group_by_expert(routed.experts, c.experts);
   t.label(grouping.order, "moe_grouping");
   Var x = t.label(permute_tokens(n, grouping), "moe_permuted");  // [M,C]
@@ -548,13 +563,13 @@ Var experts_block(const DecoderConfig& c, const LayerKind& kind, Var n, Var read
 }
 
 // What stands after attention's residual: an MLP, experts, or both. [B,T,C] -> [B,T,C]
-Var feed_forward(const DecoderConfig& c, const LayerKind& kind, Var attended) {
+Var feed_forward(const DecoderConfig& c, const LayerKind& kind, Var attended, Losses& losses) {
   const ExpertTraits& experts = traits(c).experts;
   Var n = normed(c, attended, traits(c).norms.before_mlp);
-  if (kind.has_experts && !experts.is_beside()) return experts_block(c, kind, n, n);
+  if (kind.has_experts && !experts.is_beside()) return experts_block(c, kind, n, n, losses);
   Var down = mlp_block(c, kind, n, traits(c).mlp, mlp_width(c, kind.kv_sharing));
   if (!kind.has_experts) return down;
-  Var given = experts_block(c, kind, normed(c, attended, experts.norm_before), attended);
+  Var given = experts_block(c, kind, normed(c, attended, experts.norm_before), attended, losses);
   return add(normed(c, down, experts.norm_after_mlp), normed(c, given, experts.norm_after));
 }
 
@@ -578,11 +593,14 @@ Program decoder_layer(const DecoderConfig& c, const LayerKind& kind, const std::
   };
   const auto [out, own] = attention_block(c, normed(c, in.x, norms.before_attention), in, kind);
   Var attended = add_to(in.x, out, norms.after_attention);
-  Var y = add_to(attended, feed_forward(c, kind, attended), norms.after_mlp);
+  Losses losses;
+  Var y = add_to(attended, feed_forward(c, kind, attended, losses), norms.after_mlp);
   if (in.own) y = add(y, per_layer_block(c, y, *in.own));
   if (traits(c).layer_scalar)
     y = scale_by(y, t.weight("layer_scalar", {{1}, c.dtype}, kLayerScalar));
   t.output(y);
+  if (kind.cache_capacity == 0)
+    for (Var loss : losses) t.output(loss, OutputRole::auxiliary_loss);
   if (own && kind.cache_capacity > 0) {
     t.output(own->keys, OutputRole::state);
     t.output(own->values, OutputRole::state);

@@ -39,6 +39,8 @@ struct DecoderConfig {
   // Which layers have experts: all but mlp_only_layers; empty: each interleave_moe_layer_step'th.
   std::vector<bool> sparse = {};
   int64_t moe_layer_step = 1;
+  double balance_loss_weight = 0;    // load_balance_loss_weight; mean over layers with experts
+  double router_z_loss_weight = 0;   // router_z_loss_weight; likewise
   int64_t per_layer_width = 0;       // hidden_size_per_layer_input; 0: layers have no such input
   double norm_epsilon = 1e-5;        // normalization_layer_epsilon
   double rope_base = 10000;          // rope_max_timescale
@@ -126,8 +128,8 @@ int64_t full_attention_period(const DecoderConfig& config);
 
 // The same decoder with what stands for a default written out (query_pre_attn_scalar, windowed,
 // rotated, window_rope_base; an attention_multiplier that is the default is left out, and
-// max_position_embeddings, and a double_wide_mlp that no layer has), and the family that others are
-// compared as, so that decoders that compute the same compare equal.
+// max_position_embeddings, losses on routers, and a double_wide_mlp that no layer has), and the
+// family that others are compared as, so that decoders that compute the same compare equal.
 DecoderConfig with_defaults_written_out(DecoderConfig config);
 
 }  // namespace longshore::models

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "models/families/fields.h"
-
 namespace longshore::models {
 namespace {
 
@@ -25,11 +23,6 @@ const std::vector<const Family*>& families() {
 const FamilyField* find_field(const Family& family, const Field& field) {
   const auto found = std::ranges::find(family.hf.fields, &field, &FamilyField::field);
   return found == family.hf.fields.end() ? nullptr : &*found;
-}
-
-const char* hf_key(const Family& family, const Field& field) {
-  const FamilyField* of_family = find_field(family, field);
-  return of_family && of_family->hf_key ? of_family->hf_key : field.hf_key;
 }
 
 const Family* find_family(std::string_view name) {

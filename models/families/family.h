@@ -176,9 +176,6 @@ const std::vector<const Family*>& families();
 // nullptr if the family's code does not read it.
 const FamilyField* find_field(const Family& family, const Field& field);
 
-// What config.json of the family calls it.
-const char* hf_key(const Family& family, const Field& field);
-
 // nullptr if there is none of that name.
 const Family* find_family(std::string_view name);
 

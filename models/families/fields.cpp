@@ -381,6 +381,11 @@ const std::vector<const Field*>& decoder_fields() {
   return all;
 }
 
+const char* hf_key(const Family& family, const Field& field) {
+  const FamilyField* of_family = find_field(family, field);
+  return of_family && of_family->hf_key ? of_family->hf_key : field.hf_key;
+}
+
 namespace {
 
 template <class T>

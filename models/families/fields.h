@@ -51,6 +51,9 @@ extern const Field kWidth, kLayers, kQueryHeads, kKvHeads, kHeadDim, kMlpWidth, 
 // What config.json says of hidden_size_per_layer_input's table: its rows, as many as vocab_size.
 inline constexpr const char* kPerLayerVocabulary = "vocab_size_per_layer_input";
 
+// What config.json of the family calls the field.
+const char* hf_key(const Family& family, const Field& field);
+
 // The field's value, or what stands for none: exact, since all integers are below 2^53; a flag is 0
 // or 1.
 double value(const Field& field, const DecoderConfig& config);

@@ -3,6 +3,7 @@
 #include "models/ops/add_bias/add_bias.h"
 #include "models/ops/attention/attention.h"
 #include "models/ops/average_pool/average_pool.h"
+#include "models/ops/balance_loss.h"
 #include "models/ops/cached_attention/cached_attention.h"
 #include "models/ops/chunk_ids.h"
 #include "models/ops/clamped_swiglu.h"
@@ -50,6 +51,8 @@ std::span<const Op* const> all_ops() {
       &attention_sinks_grad_op,
       &average_pool_op,
       &average_pool_grad_op,
+      &balance_loss_op,
+      &balance_loss_grad_op,
       &cached_attention_op,
       &clamped_swiglu_op,
       &clamped_swiglu_grad_op,
@@ -90,6 +93,8 @@ std::span<const Op* const> all_ops() {
       &rope_table_op,
       &router_op,
       &router_grad_op,
+      &router_z_loss_op,
+      &router_z_loss_grad_op,
       &scale_op,
       &scale_by_op,
       &scale_by_expert_op,

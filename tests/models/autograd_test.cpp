@@ -144,6 +144,29 @@ Differences compare_llama(const DecoderConfig& config, Target target) {
   return result;
 }
 
+// A router that says nothing has all probabilities alike and gives the first experts all tokens:
+// what its losses then are is known, whatever the other weights.
+TEST(RouterLosses, AreMeansOverLayersWithExperts) {
+  DecoderConfig config = grouped_heads(Dtype::float64);
+  config.family = &kQwen3Moe;
+  config.layers = 3;
+  config.experts = 4;
+  config.experts_per_token = 2;
+  config.sparse = {false, true, true};
+  config.balance_loss_weight = 0.3;
+  config.router_z_loss_weight = 0.01;
+  const Model model = decoder(config);
+  Tensors weights = random_weights(model, kInputs);
+  for (auto& [name, weight] : weights)
+    if (name.ends_with("mlp.gate.weight")) weight.zero_();
+  Batch batch(config);
+  const ModelRun run = run_model(
+      model, weights,
+      {{"tokens", batch.tokens}, {"positions", batch.positions}, {"targets", batch.targets}}, 1,
+      Target::reference);
+  EXPECT_NEAR(run.auxiliary_loss, 0.3 * 2 + 0.01 * std::log(4) * std::log(4), 1e-12);
+}
+
 TEST(Autograd, AgreesWithALlamaOfReferenceKernels) {
   for (const DecoderConfig& config : {grouped_heads(Dtype::float64), tied(Dtype::float64)}) {
     Differences found = compare_llama(config, Target::reference);

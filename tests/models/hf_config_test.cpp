@@ -233,7 +233,7 @@ TEST(HfConfigWriting, WritesWhatTransformersWasTriedWith) {
     }
     EXPECT_EQ(write_hf_config(config), read_text("tests/goldens/hf_config/" + name + ".json"));
   }
-  EXPECT_EQ(in_both_spellings, 11);
+  EXPECT_EQ(in_both_spellings, 12);
   for (const std::string name : {"paligemma2", "paligemma2_window", "gemma3_vision"}) {
     const DecoderConfig config =
         parse_hf_config(read_text("tests/goldens/models/" + name + "/config.json"),

@@ -103,7 +103,8 @@ TEST(RopeScaling, RefusesWhatIsNotPositiveOrInOrder) {
   EXPECT_THROW(make(LinearRopeScaling{NAN}), InternalError);
   EXPECT_THROW(make(Llama3RopeScaling{-8, 1, 4, 8192}), InternalError);
   EXPECT_THROW(make(Llama3RopeScaling{8, 0, 4, 8192}), InternalError);
-  EXPECT_THROW(make(Llama3RopeScaling{8, 4, 4, 8192}), InternalError);
+  EXPECT_NO_THROW(make(Llama3RopeScaling{8, 4, 4, 8192}));
+  EXPECT_THROW(make(Llama3RopeScaling{8, 4.5, 4, 8192}), InternalError);
   EXPECT_THROW(make(Llama3RopeScaling{8, 1, 4, 0}), InternalError);
   EXPECT_NO_THROW(make(YarnRopeScaling{8, 4096, 32, 1, true, 1}));
   EXPECT_THROW(make(YarnRopeScaling{0, 4096, 32, 1, true, 1}), InternalError);

@@ -86,6 +86,28 @@ TEST_P(OffloadEquality, EveryPolicyWithEverythingOffloadedGivesTheBitsOfNone) {
   }
 }
 
+// So do the losses of routers, whose tokens go to the same experts each time.
+TEST(OffloadedExperts, EveryPolicyGivesTheBitsOfNone) {
+  models::DecoderConfig config = tiny_llama();
+  config.family = &models::kMixtral;
+  config.experts = 4;
+  config.experts_per_token = 2;
+  config.balance_loss_weight = 0.1;
+  config.router_z_loss_weight = 0.01;
+  TrainingOptions options{.model = models::decoder(config), .micro_batches = 2};
+  const Training none = train(options);
+  EXPECT_GT(none.results[0].auxiliary_loss, 0);
+  for (const PolicyInfo& policy : policies()) {
+    if (policy.name == "custom") continue;
+    SCOPED_TRACE(policy.name);
+    options.policy = policy.name;
+    options.layout.homes = kChoices.back().homes;
+    const Training other = train(options);
+    EXPECT_EQ(differences(none, other), "");
+    EXPECT_EQ(first_fault(other.plans), "");
+  }
+}
+
 std::string case_name(const testing::TestParamInfo<Parameters>& info) {
   auto [dtype, ahead, micro_batches] = info.param;
   return std::string(models::name(dtype)) + "_ahead_" + std::to_string(static_cast<int>(ahead)) +

@@ -159,6 +159,8 @@ struct Config {
   double sgd_momentum = 0.9;
   bool sgd_nesterov = false;
   double sgd_weight_decay = 0;
+  double load_balance_loss_weight = 0;
+  double router_z_loss_weight = 0;
   double gradient_clipping_threshold = 1;
   GradientClipping gradient_clipping = GradientClipping::global_norm;
   models::StateFormat moment_dtype = models::StateFormat::float32;

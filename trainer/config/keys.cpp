@@ -340,6 +340,11 @@ std::vector<Key> make_config_keys() {
        "sgd: steps go along the gradient and the momentum that follows (Nesterov)"},
       {"sgd_weight_decay", optimizer, at_least(0, &Config::sgd_weight_decay),
        "sgd: weight decay, added to the gradient"},
+      {"load_balance_loss_weight", optimizer, at_least(0, &Config::load_balance_loss_weight),
+       "of a loss that is least where the tokens of each row are spread evenly over experts, the "
+       "mean over layers with experts; 0: none"},
+      {"router_z_loss_weight", optimizer, at_least(0, &Config::router_z_loss_weight),
+       "of a loss that keeps routers' logits small, the mean over layers with experts; 0: none"},
       {"gradient_clipping_threshold", optimizer, at_least(0, &Config::gradient_clipping_threshold),
        "largest global norm of the gradient; 0: no clipping"},
       {"gradient_clipping", optimizer,

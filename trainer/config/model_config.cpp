@@ -79,6 +79,8 @@ models::DecoderConfig decoder_config(const Config& config, models::Target target
   for (int64_t layer = 0; !config.mlp_only_layers.empty() && layer < decoder.layers; ++layer)
     decoder.sparse.push_back(std::ranges::find(config.mlp_only_layers, std::to_string(layer)) ==
                              config.mlp_only_layers.end());
+  decoder.balance_loss_weight = config.load_balance_loss_weight;
+  decoder.router_z_loss_weight = config.router_z_loss_weight;
   decoder.lora = lora_config(config);
   if (config.use_multimodal) decoder.vision = vision_config(config);
   decoder.segments = config.dataset_type == DatasetType::documents && config.packing;

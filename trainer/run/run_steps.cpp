@@ -62,6 +62,7 @@ StepMetrics RunSteps::run(data::PrefetchedBatches& batches, int64_t i, bool is_f
                             .loss = result.loss,
                             .gradient_norm = result.gradient_norm,
                             .learning_rate = scalars.learning_rate,
+                            .auxiliary_loss = result.auxiliary_loss,
                             .total_weights = result.total_weights,
                             .tokens_per_second_per_device =
                                 static_cast<double>(tokens_per_step(run_.spec.config())) / seconds,
