@@ -209,7 +209,7 @@ const Op clamped_swiglu_grad_op{
     .recompute_cost = RecomputeCost::low,
     .cpu = {run_grad_cpu},
     .cuda = {custom_kernel<launch_elementwise, clamped_swiglu_grad_arguments>()},
-    .cuda_composed = {run_grad_composed, workspace_composed<13>},
+    .cuda_composed = {run_grad_composed, workspace_composed<14>},
     .reference = {run_grad_composed}};
 
 Var clamped_swiglu(Var gate, Var up, const ClampedSwigluOptions& options) {
