@@ -6,11 +6,11 @@
 
 #include <cmath>
 
-#include "base/pieces.h"
 #include "models/ir/backward.h"
 #include "models/ir/infer.h"
 #include "models/ir/print.h"
 #include "models/ops/elementwise/elementwise_kernels.h"
+#include "models/ops/elementwise/gated_composition.h"
 #include "models/ops/kernels/activations.h"
 #include "models/ops/kernels/aten.h"
 #include "models/ops/kernels/simd.h"
@@ -128,19 +128,6 @@ void run_grad_cpu(const KernelCall& call) {
 
 // --- composition
 
-// f(part, wide) for each piece of the elements: part(ref) is that of an operand, wide(input) that
-// of an input in the dtype that is computed in.
-template <class F>
-void for_each_part(const KernelCall& call, F f) {
-  for_each_piece(call.out[0].type.shape.count(), kCompositionElements,
-                 [&](int64_t begin, int64_t count) {
-                   auto part = [&](const Ref& ref) {
-                     return tensor(call, ref).view({-1}).narrow(0, begin, count);
-                   };
-                   f(part, [&](int i) { return part(call.in[i]).to(compute_type(call.in[i])); });
-                 });
-}
-
 void run_composed(const KernelCall& call) {
   const ClampedSwigluOptions& options = options_of(call.attrs);
   for_each_part(call, [&](auto part, auto wide) {
@@ -164,13 +151,6 @@ void run_grad_composed(const KernelCall& call) {
     part(call.out[0]).copy_(dgate);
     part(call.out[1]).copy_(dup);
   });
-}
-
-// Temporaries of the composition, in its compute type.
-template <int kTemporaries>
-int64_t workspace_composed(const std::any&, std::span<const Type>, std::span<const Type> out) {
-  return kTemporaries * allocated_bytes(std::min(out[0].shape.count(), kCompositionElements) *
-                                        size_bytes(Dtype::float32));
 }
 
 ElementwiseArguments with_options(Elementwise function, const KernelCall& call) {
@@ -197,7 +177,7 @@ const Op clamped_swiglu_op{.name = "clamped_swiglu",
                            .recompute_cost = RecomputeCost::low,
                            .cpu = {run_cpu},
                            .cuda = {custom_kernel<launch_elementwise, clamped_swiglu_arguments>()},
-                           .cuda_composed = {run_composed, workspace_composed<4>},
+                           .cuda_composed = {run_composed, workspace_gated<4>},
                            .reference = {run_composed}};
 
 const Op clamped_swiglu_grad_op{
@@ -209,7 +189,7 @@ const Op clamped_swiglu_grad_op{
     .recompute_cost = RecomputeCost::low,
     .cpu = {run_grad_cpu},
     .cuda = {custom_kernel<launch_elementwise, clamped_swiglu_grad_arguments>()},
-    .cuda_composed = {run_grad_composed, workspace_composed<14>},
+    .cuda_composed = {run_grad_composed, workspace_gated<14>},
     .reference = {run_grad_composed}};
 
 Var clamped_swiglu(Var gate, Var up, const ClampedSwigluOptions& options) {

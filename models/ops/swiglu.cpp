@@ -5,10 +5,10 @@
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/silu.h>
 
-#include "base/pieces.h"
 #include "models/ir/backward.h"
 #include "models/ir/infer.h"
 #include "models/ops/elementwise/elementwise_kernels.h"
+#include "models/ops/elementwise/gated_composition.h"
 #include "models/ops/kernels/activations.h"
 #include "models/ops/kernels/aten.h"
 #include "models/ops/kernels/simd.h"
@@ -148,36 +148,19 @@ GatedGradients gradients(GeluTanh, const at::Tensor& dy, const at::Tensor& gate,
 
 template <class Activation>
 void run_composed(const KernelCall& call) {
-  for_each_piece(call.out[0].type.shape.count(), kCompositionElements,
-                 [&](int64_t begin, int64_t count) {
-                   auto part = [&](const Ref& ref) {
-                     return tensor(call, ref).view({-1}).narrow(0, begin, count);
-                   };
-                   at::Tensor gate = part(call.in[0]).to(compute_type(call.in[0]));
-                   at::Tensor up = part(call.in[1]).to(compute_type(call.in[1]));
-                   part(call.out[0]).copy_(value(Activation{}, gate).mul_(up));
-                 });
+  for_each_part(call, [&](auto part, auto wide) {
+    at::Tensor gate = wide(0), up = wide(1);
+    part(call.out[0]).copy_(value(Activation{}, gate).mul_(up));
+  });
 }
 
 template <class Activation>
 void run_grad_composed(const KernelCall& call) {
-  for_each_piece(call.out[0].type.shape.count(), kCompositionElements,
-                 [&](int64_t begin, int64_t count) {
-                   auto part = [&](const Ref& ref) {
-                     return tensor(call, ref).view({-1}).narrow(0, begin, count);
-                   };
-                   auto wide = [&](int i) { return part(call.in[i]).to(compute_type(call.in[i])); };
-                   GatedGradients found = gradients(Activation{}, wide(0), wide(1), wide(2));
-                   part(call.out[0]).copy_(found.gate);
-                   part(call.out[1]).copy_(found.up);
-                 });
-}
-
-// Temporaries of the composition, in its compute type.
-template <int kTemporaries>
-int64_t workspace_composed(const std::any&, std::span<const Type>, std::span<const Type> out) {
-  return kTemporaries * allocated_bytes(std::min(out[0].shape.count(), kCompositionElements) *
-                                        size_bytes(Dtype::float32));
+  for_each_part(call, [&](auto part, auto wide) {
+    GatedGradients found = gradients(Activation{}, wide(0), wide(1), wide(2));
+    part(call.out[0]).copy_(found.gate);
+    part(call.out[1]).copy_(found.up);
+  });
 }
 
 }  // namespace
@@ -190,7 +173,7 @@ const Op swiglu_op{.name = "swiglu",
                    .recompute_cost = RecomputeCost::low,
                    .cpu = {run_cpu<Silu>},
                    .cuda = own_elementwise<Elementwise::swiglu>(),
-                   .cuda_composed = {run_composed<Silu>, workspace_composed<3>},
+                   .cuda_composed = {run_composed<Silu>, workspace_gated<3>},
                    .reference = {run_composed<Silu>}};
 
 const Op swiglu_grad_op{.name = "swiglu_grad",
@@ -200,7 +183,7 @@ const Op swiglu_grad_op{.name = "swiglu_grad",
                         .recompute_cost = RecomputeCost::low,
                         .cpu = {run_grad_cpu<Silu>},
                         .cuda = own_elementwise<Elementwise::swiglu_grad>(),
-                        .cuda_composed = {run_grad_composed<Silu>, workspace_composed<11>},
+                        .cuda_composed = {run_grad_composed<Silu>, workspace_gated<11>},
                         .reference = {run_grad_composed<Silu>}};
 
 const Op geglu_op{.name = "geglu",
@@ -211,7 +194,7 @@ const Op geglu_op{.name = "geglu",
                   .recompute_cost = RecomputeCost::low,
                   .cpu = {run_cpu<GeluTanh>},
                   .cuda = own_elementwise<Elementwise::geglu>(),
-                  .cuda_composed = {run_composed<GeluTanh>, workspace_composed<3>},
+                  .cuda_composed = {run_composed<GeluTanh>, workspace_gated<3>},
                   .reference = {run_composed<GeluTanh>}};
 
 const Op geglu_grad_op{.name = "geglu_grad",
@@ -221,7 +204,7 @@ const Op geglu_grad_op{.name = "geglu_grad",
                        .recompute_cost = RecomputeCost::low,
                        .cpu = {run_grad_cpu<GeluTanh>},
                        .cuda = own_elementwise<Elementwise::geglu_grad>(),
-                       .cuda_composed = {run_grad_composed<GeluTanh>, workspace_composed<10>},
+                       .cuda_composed = {run_grad_composed<GeluTanh>, workspace_gated<10>},
                        .reference = {run_grad_composed<GeluTanh>}};
 
 Var swiglu(Var gate, Var up) { return gate.trace->emit(swiglu_op, {}, {gate, up})[0]; }
