@@ -8,7 +8,9 @@
 #include <optional>
 #include <string>
 
+#include "models/families/expert_linears.h"
 #include "models/families/lora.h"
+#include "models/families/new_weights.h"
 #include "models/families/vision.h"
 #include "models/ir/add.h"
 #include "models/ir/trace.h"
@@ -21,12 +23,12 @@
 #include "models/ops/columns.h"
 #include "models/ops/constant.h"
 #include "models/ops/embedding/embedding.h"
+#include "models/ops/expert_load.h"
 #include "models/ops/expert_scale.h"
-#include "models/ops/grouped_bias/grouped_bias.h"
-#include "models/ops/grouped_linear/grouped_linear.h"
 #include "models/ops/linear/linear.h"
 #include "models/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "models/ops/permute/permute.h"
+#include "models/ops/pooled_balance_loss.h"
 #include "models/ops/rms_norm/rms_norm.h"
 #include "models/ops/rope/rope.h"
 #include "models/ops/router/router.h"
@@ -39,11 +41,8 @@
 namespace longshore::models {
 namespace {
 
-constexpr double kInitDeviation = 0.02;
 constexpr const char* kDecoderStage = "decoder";
 
-const Weight kMatrix{.init = {Init::Kind::normal, kInitDeviation}};
-const Weight kBias{.decay = Decay::no};
 const Weight kLayerScalar{.trainable = Trainable::no,
                           .never_trains = true,
                           .decay = Decay::no,
@@ -81,9 +80,11 @@ struct Projection {
 struct LayerKind {
   bool has_window = false, has_rope = true;
   bool has_experts = false;
+  // Of a loss that is pooled over layers: whether earlier layers have experts, and later ones.
+  bool adds_to_sums = false, gives_sums = false;
   KvSharing kv_sharing = KvSharing::none;
-  int64_t cache_capacity = 0;                   // tokens of its cache; 0: none, for training
-  std::map<std::string, LoraProduct> adapters;  // by module, "self_attn.q_proj"
+  int64_t cache_capacity = 0;  // tokens of its cache; 0: none, for training
+  Adapters adapters;
 
   bool operator==(const LayerKind&) const = default;
 };
@@ -94,8 +95,10 @@ class Linears {
   // `module`: of a FusedModule, or the name of the only one.
   Linears(const DecoderConfig& c, const LayerKind& kind, Var x, std::string_view module)
       : c_(c), x_(x), module_(published_module(traits(c), module)) {
-    if (const auto adapter = kind.adapters.find(module_); adapter != kind.adapters.end())
-      adapter_ = lora_input(adapter->second, x, module_);
+    const auto adapter = kind.adapters.find(module_);
+    if (adapter == kind.adapters.end()) return;
+    adapter_ = lora_input(adapter->second, x, module_);
+    scale_ = adapter->second.scale;
   }
 
   const std::string& module() const { return module_; }
@@ -107,6 +110,8 @@ class Linears {
     Weight matrix = kMatrix, bias = kBias;
     matrix.saved_section = rows(name, ".weight");
     bias.saved_section = rows(name, ".bias");
+    if (adapter_)
+      matrix.adapter = {.a = lora_a_name(module_), .b = lora_b_name(name), .scale = scale_};
     Var y =
         linear(x_, t.weight(name + ".weight", {{width, x_.type().shape.back()}, c_.dtype}, matrix));
     if (adapter_) y = add_lora(*adapter_, y, name, rows(name, lora_b_name("")));
@@ -125,6 +130,7 @@ class Linears {
   Var x_;
   std::string module_;
   std::optional<Var> adapter_;  // what its B reads
+  double scale_ = 0;            // of the adapter
   int64_t rows_ = 0;            // that the layers before have
 };
 
@@ -449,71 +455,49 @@ Var mlp_block(const DecoderConfig& c, const LayerKind& kind, Var n, std::string_
   return t.label(projection(c, kind, act, to(".down_proj", c.width)), "mlpwo");
 }
 
-// A weight of all experts [E,..]: a tensor of each in checkpoints, or one of all.
-Var expert_weight(Trace& t, std::string name, const Type& type, Weight weight) {
-  if (const size_t number = name.find("{}."); number != std::string::npos) {
-    weight.saved_slices = name;
-    name.erase(number, 3);
-  }
-  return t.weight(name, type, weight);
-}
-
-// One of an expert's linear layers, of all experts.
-class ExpertLinear {
- public:
-  enum class Role : uint8_t { gate, up, down };
-
-  ExpertLinear(const DecoderConfig& c, Role role) : c_(c), traits_(traits(c).experts), role_(role) {
-    module_ = role == Role::gate ? traits_.gate : role == Role::up ? traits_.up : traits_.down;
-  }
-
-  // rows [M,K] -> [M,N]
-  Var operator()(Var rows, Var ends, int64_t out) const {
-    Trace& t = *rows.trace;
-    const int64_t in = rows.type().shape.back();
-    const Shape shape = traits_.is_plain ? Shape{c_.experts, in, out} : Shape{c_.experts, out, in};
-    Weight matrix = kMatrix, bias = kBias;
-    matrix.saved_section = section("", traits_.is_plain ? 2 : 1, out);
-    bias.saved_section = section("_bias", 1, out);
-    const bool is_numbered = module_.find("{}") != std::string::npos;
-    Var w = expert_weight(t, module_ + (is_numbered ? ".weight" : ""), {shape, c_.dtype}, matrix);
-    Var y = grouped_linear(rows, w, ends, traits_.is_plain ? Layout::plain : Layout::transposed);
-    if (!traits_.has_biases) return y;
-    return add_grouped_bias(
-        y, expert_weight(t, module_ + "_bias", {{c_.experts, out}, c_.dtype}, bias), ends);
-  }
-
- private:
-  // Where gate and up are one tensor.
-  std::optional<SavedSection> section(const char* ending, int axis, int64_t out) const {
-    if (traits_.gate_up.empty() || role_ == Role::down) return std::nullopt;
-    const int64_t number = role_ == Role::up ? 1 : 0;
-    return SavedSection{.tensor = std::string(traits_.gate_up) + ending,
-                        .first = traits_.takes_turns ? number : number * out,
-                        .axis = axis,
-                        .step = traits_.takes_turns ? 2 : 1};
-  }
-
-  const DecoderConfig& c_;
-  const ExpertTraits& traits_;
-  Role role_;
-  std::string module_;
+// What a layer's router gives besides.
+struct RouterOutputs {
+  std::vector<Var> losses;  // scalars, parts of the loss
+  std::optional<Var> load;  // a scalar
+  std::optional<Var> sums;  // for later layers, [2,E]
 };
 
-// What a layer adds to the loss, scalars.
-using Losses = std::vector<Var>;
+constexpr const char* kRouterSums = "router_sums";
 
-void add_router_losses(const DecoderConfig& c, Var logits, Var experts, Losses& losses) {
-  double layers = 0;
-  for (int64_t layer = 0; layer < c.layers; ++layer) layers += has_experts(c, layer);
-  if (c.balance_loss_weight > 0)
-    losses.push_back(balance_loss(logits, experts, c.balance_loss_weight / layers));
+int64_t layers_with_experts(const DecoderConfig& c) {
+  int64_t layers = 0;
+  for (int64_t layer = 0; layer < c.layers; ++layer) layers += has_experts(c, layer) ? 1 : 0;
+  return layers;
+}
+
+bool pools_balance_loss(const DecoderConfig& c) {
+  return c.balance_loss_weight > 0 && c.balance_loss == BalanceLoss::model;
+}
+
+void add_pooled_loss(const DecoderConfig& c, const LayerKind& kind, Var logits, Var experts,
+                     RouterOutputs& outputs) {
+  Trace& t = *logits.trace;
+  Var sums = router_sums(logits, experts, t.batch("segments", {{c.batch, c.length}, Dtype::int32}));
+  if (kind.adds_to_sums) sums = add(t.earlier_layer(kRouterSums, sums.type()), sums);
+  if (kind.gives_sums)
+    outputs.sums = sums;
+  else
+    outputs.losses.push_back(pooled_balance_loss(sums, c.experts_per_token, c.balance_loss_weight));
+}
+
+void add_router_losses(const DecoderConfig& c, const LayerKind& kind, Var logits, Var experts,
+                       RouterOutputs& outputs) {
+  const auto layers = static_cast<double>(layers_with_experts(c));
+  if (pools_balance_loss(c))
+    add_pooled_loss(c, kind, logits, experts, outputs);
+  else if (c.balance_loss_weight > 0)
+    outputs.losses.push_back(balance_loss(logits, experts, c.balance_loss_weight / layers));
   if (c.router_z_loss_weight > 0)
-    losses.push_back(router_z_loss(logits, c.router_z_loss_weight / layers));
+    outputs.losses.push_back(router_z_loss(logits, c.router_z_loss_weight / layers));
 }
 
 // Which experts each token of n [B,T,C] goes to.
-Routing routing(const DecoderConfig& c, Var n, Losses& losses) {
+Routing routing(const DecoderConfig& c, const LayerKind& kind, Var n, RouterOutputs& outputs) {
   Trace& t = *n.trace;
   const ExpertTraits& experts = traits(c).experts;
   const std::string module(experts.router), matrix = experts.scales_router ? ".proj" : "";
@@ -530,7 +514,7 @@ Routing routing(const DecoderConfig& c, Var n, Losses& losses) {
       logits, {.experts_per_token = c.experts_per_token,
                .score = experts.has_sigmoid_scores ? RouterScore::sigmoid : RouterScore::softmax,
                .normalized = c.normalizes_experts || experts.normalizes});
-  add_router_losses(c, logits, routing.experts, losses);
+  if (kind.cache_capacity == 0) add_router_losses(c, kind, logits, routing.experts, outputs);
   if (experts.scales_router)
     routing.weights = scale_by_expert(routing.weights, routing.experts,
                                       t.weight(module + ".per_expert_scale", {{c.experts}, c.dtype},
@@ -541,21 +525,20 @@ Routing routing(const DecoderConfig& c, Var n, Losses& losses) {
 
 // Each token of n through the experts that what the router reads says. [B,T,C] -> [B,T,C]
 Var experts_block(const DecoderConfig& c, const LayerKind& kind, Var n, Var read_by_router,
-                  Losses& losses) {
+                  RouterOutputs& outputs) {
   Trace& t = *n.trace;
   const ExpertTraits& experts = traits(c).experts;
-  const Routing routed = routing(c, read_by_router, losses);
+  const Routing routed = routing(c, kind, read_by_router, outputs);
   const Grouping grouping = group_by_expert(routed.experts, c.experts);
+  if (kind.cache_capacity == 0)
+    outputs.load = expert_load(grouping.ends, 1 / static_cast<double>(layers_with_experts(c)));
   t.label(grouping.order, "moe_grouping");
   Var x = t.label(permute_tokens(n, grouping), "moe_permuted");  // [M,C]
   if (experts.weighs_inputs) x = weigh_rows(x, routed.weights, grouping.order);
-  auto product = [&](ExpertLinear::Role role, Var rows, int64_t out, const char* label) {
-    return t.label(ExpertLinear(c, role)(rows, grouping.ends, out), label);
-  };
-  using enum ExpertLinear::Role;
-  Var wi_0 = product(gate, x, expert_width(c), "moe_mlpwi_0"),
-      wi_1 = product(up, x, expert_width(c), "moe_mlpwi_1");  // [M,F]
-  Var wo = product(down, gated(c, wi_0, wi_1), c.width, "moe_mlpwo");
+  const auto [gate, up] = expert_gate_up(c, kind.adapters, {x, grouping.ends});  // [M,F]
+  t.label(gate, "moe_mlpwi_0");
+  t.label(up, "moe_mlpwi_1");
+  Var wo = t.label(expert_down(c, kind.adapters, {gated(c, gate, up), grouping.ends}), "moe_mlpwo");
   Var weights = experts.weighs_inputs ? constant(t, routed.weights.type(), 1) : routed.weights;
   Var y = combine_tokens(wo, weights, grouping);
   if (experts.shared.empty()) return y;
@@ -563,13 +546,14 @@ Var experts_block(const DecoderConfig& c, const LayerKind& kind, Var n, Var read
 }
 
 // What stands after attention's residual: an MLP, experts, or both. [B,T,C] -> [B,T,C]
-Var feed_forward(const DecoderConfig& c, const LayerKind& kind, Var attended, Losses& losses) {
+Var feed_forward(const DecoderConfig& c, const LayerKind& kind, Var attended,
+                 RouterOutputs& outputs) {
   const ExpertTraits& experts = traits(c).experts;
   Var n = normed(c, attended, traits(c).norms.before_mlp);
-  if (kind.has_experts && !experts.is_beside()) return experts_block(c, kind, n, n, losses);
+  if (kind.has_experts && !experts.is_beside()) return experts_block(c, kind, n, n, outputs);
   Var down = mlp_block(c, kind, n, traits(c).mlp, mlp_width(c, kind.kv_sharing));
   if (!kind.has_experts) return down;
-  Var given = experts_block(c, kind, normed(c, attended, experts.norm_before), attended, losses);
+  Var given = experts_block(c, kind, normed(c, attended, experts.norm_before), attended, outputs);
   return add(normed(c, down, experts.norm_after_mlp), normed(c, given, experts.norm_after));
 }
 
@@ -593,19 +577,20 @@ Program decoder_layer(const DecoderConfig& c, const LayerKind& kind, const std::
   };
   const auto [out, own] = attention_block(c, normed(c, in.x, norms.before_attention), in, kind);
   Var attended = add_to(in.x, out, norms.after_attention);
-  Losses losses;
-  Var y = add_to(attended, feed_forward(c, kind, attended, losses), norms.after_mlp);
+  RouterOutputs of_router;
+  Var y = add_to(attended, feed_forward(c, kind, attended, of_router), norms.after_mlp);
   if (in.own) y = add(y, per_layer_block(c, y, *in.own));
   if (traits(c).layer_scalar)
     y = scale_by(y, t.weight("layer_scalar", {{1}, c.dtype}, kLayerScalar));
   t.output(y);
-  if (kind.cache_capacity == 0)
-    for (Var loss : losses) t.output(loss, OutputRole::auxiliary_loss);
+  for (Var loss : of_router.losses) t.output(loss, OutputRole::auxiliary_loss);
+  if (of_router.load) t.output(*of_router.load, OutputRole::expert_load);
   if (own && kind.cache_capacity > 0) {
     t.output(own->keys, OutputRole::state);
     t.output(own->values, OutputRole::state);
   }
   if (kind.kv_sharing == KvSharing::gives) give_later_layers(t, kind, *own);
+  if (of_router.sums) t.give_later_layers(*of_router.sums, kRouterSums);
   return t.finish();
 }
 
@@ -645,9 +630,9 @@ Program head(const DecoderConfig& c, const HeadOptions& options) {
   return t.finish();
 }
 
-std::map<std::string, LoraProduct> adapters(const DecoderConfig& c, int layer) {
-  std::map<std::string, LoraProduct> adapters;
-  for (const std::string& module : linear_modules(traits(c)))
+Adapters adapters(const DecoderConfig& c, int layer) {
+  Adapters adapters;
+  for (const std::string& module : adaptable_modules(traits(c)))
     if (const auto found = adapter_of(c.lora, lora_module_name(layer, module)))
       adapters[module] = {.rank = found->rank, .scale = c.lora.scale(*found)};
   return adapters;
@@ -667,13 +652,19 @@ Stage layers(const DecoderConfig& c, int64_t cache_capacity, int embed) {
     stage.inputs.push_back({.stage = embed, .output = outputs, .by_layer = true});
   std::vector<LayerKind> kinds;
   std::map<std::string, int> count_of;
+  const int64_t with_experts = layers_with_experts(c);
+  int64_t before = 0;  // layers with experts
   for (int layer = 0; layer < c.layers; ++layer) {
+    const bool is_pooled = pools_balance_loss(c) && has_experts(c, layer) && cache_capacity == 0;
     const LayerKind kind{.has_window = has_window(c, layer),
                          .has_rope = has_rope(c, layer),
                          .has_experts = has_experts(c, layer),
+                         .adds_to_sums = is_pooled && before > 0,
+                         .gives_sums = is_pooled && before + 1 < with_experts,
                          .kv_sharing = kv_sharing(c, layer),
                          .cache_capacity = cache_capacity,
                          .adapters = adapters(c, layer)};
+    before += has_experts(c, layer) ? 1 : 0;
     const auto known = std::ranges::find(kinds, kind);
     stage.layers.push_back(static_cast<int>(known - kinds.begin()));
     if (known != kinds.end()) continue;

@@ -131,6 +131,7 @@ DecoderConfig with_defaults_written_out(DecoderConfig config) {
     config.unrotated_temperature_beta = DecoderConfig{}.unrotated_temperature_beta;
     config.unrotated_temperature_length = DecoderConfig{}.unrotated_temperature_length;
   }
+  config.balance_loss = {};
   config.balance_loss_weight = config.router_z_loss_weight = 0;  // which trains it, but is not it
   config.max_position_embeddings.reset();
   if (config.kv_shared_layers == 0) config.double_wide_mlp = false;

@@ -13,6 +13,11 @@
 
 namespace longshore::models {
 
+// Of what the loss that balances experts is: of each row of a layer, the mean over rows and layers
+// with experts, as in MaxText; or of all tokens of all layers together, padding aside, as in
+// transformers.
+enum class BalanceLoss : uint8_t { rows, model };
+
 // Comments name the config keys; fields.h has their ranges.
 struct DecoderConfig {
   int64_t batch = 1;           // per_device_batch_size
@@ -39,8 +44,9 @@ struct DecoderConfig {
   // Which layers have experts: all but mlp_only_layers; empty: each interleave_moe_layer_step'th.
   std::vector<bool> sparse = {};
   int64_t moe_layer_step = 1;
-  double balance_loss_weight = 0;    // load_balance_loss_weight; mean over layers with experts
-  double router_z_loss_weight = 0;   // router_z_loss_weight; likewise
+  double balance_loss_weight = 0;                // load_balance_loss_weight
+  BalanceLoss balance_loss = BalanceLoss::rows;  // load_balance_loss_type
+  double router_z_loss_weight = 0;   // router_z_loss_weight; mean over layers with experts
   int64_t per_layer_width = 0;       // hidden_size_per_layer_input; 0: layers have no such input
   double norm_epsilon = 1e-5;        // normalization_layer_epsilon
   double rope_base = 10000;          // rope_max_timescale

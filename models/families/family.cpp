@@ -50,6 +50,18 @@ std::vector<std::string> linear_modules(const LayerTraits& layer) {
   return modules;
 }
 
+std::vector<std::string> expert_modules(const LayerTraits& layer) {
+  if (layer.experts.router.empty()) return {};
+  const std::string module(layer.experts.module);
+  return {module + ".gate_up_proj", module + ".down_proj"};
+}
+
+std::vector<std::string> adaptable_modules(const LayerTraits& layer) {
+  std::vector<std::string> modules = linear_modules(layer);
+  for (std::string& module : expert_modules(layer)) modules.push_back(std::move(module));
+  return modules;
+}
+
 std::vector<std::string> all_linear_modules() {
   std::vector<std::string> modules;
   for (std::string_view module : kLinearModules) {

@@ -53,6 +53,9 @@ inline constexpr FusedModule kGateUpProj{"mlp.gate_up_proj", {"mlp.gate_proj", "
 // names.
 struct ExpertTraits {
   std::string_view router;  // its module; "": the family has no experts
+  // What transformers calls the experts, for adapters: its parameters gate_up_proj and down_proj
+  // are those of all.
+  std::string_view module;
   // Where checkpoints have each expert's weights by themselves their modules,
   // "mlp.experts.{}.gate_proj", the number of the expert in place of "{}". Else the names of
   // tensors of all experts [E,..].
@@ -60,7 +63,10 @@ struct ExpertTraits {
   std::string_view gate_up;  // the tensor that has both, if there is one
   bool takes_turns = false;  // there a column of the gate, then one of up; else all, then all
   bool is_plain = false;     // matrices are [in,out] there and here, else [out,in]
-  bool has_biases = false;   // of the router and of the experts
+  // Whether peft takes them for what they are. It knows that some are plain; others it takes for
+  // [out,in] whatever they are, so that the A of an adapter has the width of what they give.
+  bool is_known_as_plain = false;
+  bool has_biases = false;          // of the router and of the experts
   bool has_sigmoid_scores = false;  // else a softmax
   bool normalizes = false;     // the weights of a token's experts, whatever norm_topk_prob says
   bool scales_router = false;  // what the router reads is normed and scaled, and what it says too
@@ -71,6 +77,8 @@ struct ExpertTraits {
   std::string_view norm_before, norm_after, norm_after_mlp;
 
   bool is_beside() const { return !norm_before.empty(); }
+  // Whether checkpoints have each expert's weights by themselves.
+  bool are_numbered() const { return gate.find("{}") != std::string_view::npos; }
   bool operator==(const ExpertTraits&) const = default;
 };
 
@@ -179,9 +187,16 @@ const FamilyField* find_field(const Family& family, const Field& field);
 // nullptr if there is none of that name.
 const Family* find_family(std::string_view name);
 
-// The linear layers of a decoder layer, as they are published: those that can have adapters, of
-// which a layer may lack some. Experts are not among them.
+// The linear layers of a decoder layer, as they are published, of which a layer may lack some.
+// Experts are not among them.
 std::vector<std::string> linear_modules(const LayerTraits& layer);
+
+// Those of its experts, "mlp.experts.gate_up_proj" and "mlp.experts.down_proj"; none of a family
+// without.
+std::vector<std::string> expert_modules(const LayerTraits& layer);
+
+// Those that can have adapters: both.
+std::vector<std::string> adaptable_modules(const LayerTraits& layer);
 
 // Those of all families, each once.
 std::vector<std::string> all_linear_modules();

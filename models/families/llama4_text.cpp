@@ -13,6 +13,7 @@ const Family kLlama4Text{
               .window = WindowKind::chunk,
               .mlp = "feed_forward",
               .experts = {.router = "feed_forward.router",
+                          .module = "feed_forward.experts",
                           .gate = "feed_forward.experts.gate_proj",
                           .up = "feed_forward.experts.up_proj",
                           .down = "feed_forward.experts.down_proj",

@@ -8,7 +8,7 @@
 namespace longshore::models {
 namespace {
 
-constexpr std::string_view kA = ".lora_A.weight", kB = ".lora_B.weight";
+constexpr std::string_view kA = ".lora_A.weight", kB = ".lora_B.weight", kExperts = "experts.";
 
 }  // namespace
 
@@ -18,12 +18,17 @@ double LoraConfig::scale(const LoraModule& module) const {
 }
 
 std::string_view lora_target(std::string_view module) {
-  return module.substr(module.rfind('.') + 1);
+  const size_t last = module.rfind('.');
+  const size_t experts = module.rfind(kExperts, last);
+  const bool is_of_experts = last != std::string_view::npos && experts != std::string_view::npos &&
+                             experts + kExperts.size() == last + 1 &&
+                             (experts == 0 || module[experts - 1] == '.');
+  return module.substr(is_of_experts ? experts : last + 1);
 }
 
 std::vector<std::string> lora_targets(const LayerTraits& layer) {
   std::vector<std::string> targets;
-  for (const std::string& module : linear_modules(layer))
+  for (const std::string& module : adaptable_modules(layer))
     if (const std::string target(lora_target(module));
         std::ranges::find(targets, target) == targets.end())
       targets.push_back(target);
@@ -33,6 +38,8 @@ std::vector<std::string> lora_targets(const LayerTraits& layer) {
 std::vector<std::string> all_lora_targets() {
   std::vector<std::string> targets;
   for (const std::string& module : all_linear_modules()) targets.emplace_back(lora_target(module));
+  for (const std::string& module : expert_modules(kMixtral.layer))
+    targets.emplace_back(lora_target(module));
   return targets;
 }
 

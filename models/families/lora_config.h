@@ -30,6 +30,9 @@ struct LoraConfig {
   double alpha = 8;
   std::vector<std::string> targets;  // last words of modules that have one in every layer
   bool rank_stabilized = false;      // rsLoRA
+  // Whether each expert's gate, up and down have an adapter by themselves, as servers read them.
+  // Else gate and up share their A, and adapters of all experts are one, as peft has them.
+  bool per_expert = false;
   // Where adapters are not alike in all layers: those that there are, by the full names of modules
   // ("model.layers.0.self_attn.q_proj"). Then rank and alpha are what most may have, and targets
   // are the projections that have one in some layer.
@@ -40,10 +43,11 @@ struct LoraConfig {
   bool operator==(const LoraConfig&) const = default;
 };
 
-// "q_proj" for "self_attn.q_proj": what targets call a module.
+// "q_proj" for "self_attn.q_proj", "experts.down_proj" for "mlp.experts.down_proj": what targets
+// call a module.
 std::string_view lora_target(std::string_view module);
 
-// What targets call the modules of linear_modules(), in their order.
+// What targets call the modules of adaptable_modules(), in their order.
 std::vector<std::string> lora_targets(const LayerTraits& layer);
 // Those of all families, each once.
 std::vector<std::string> all_lora_targets();

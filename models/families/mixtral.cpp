@@ -6,6 +6,7 @@ namespace longshore::models {
 const Family kMixtral{.name = "mixtral",
                       .hf_class = "MixtralForCausalLM",
                       .layer = {.experts = {.router = "block_sparse_moe.gate",
+                                            .module = "mlp.experts",
                                             .gate = "block_sparse_moe.experts.{}.w1",
                                             .up = "block_sparse_moe.experts.{}.w3",
                                             .down = "block_sparse_moe.experts.{}.w2",

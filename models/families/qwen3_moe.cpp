@@ -9,6 +9,7 @@ const Family kQwen3Moe{
     .hf_class = "Qwen3MoeForCausalLM",
     .layer = {.qk_norm = QkNorm::of_each_head,
               .experts = {.router = "mlp.gate",
+                          .module = "mlp.experts",
                           .gate = "mlp.experts.{}.gate_proj",
                           .up = "mlp.experts.{}.up_proj",
                           .down = "mlp.experts.{}.down_proj"}},

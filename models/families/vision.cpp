@@ -6,6 +6,7 @@
 #include <cmath>
 #include <string>
 
+#include "models/families/new_weights.h"
 #include "models/ir/add.h"
 #include "models/ir/trace.h"
 #include "models/ops/add_bias/add_bias.h"
@@ -19,10 +20,6 @@
 namespace longshore::models {
 namespace {
 
-constexpr double kInitDeviation = 0.02;
-
-const Weight kMatrix{.init = {Init::Kind::normal, kInitDeviation}};
-const Weight kBias{.decay = Decay::no, .init = {Init::Kind::zeros}};
 const Weight kScale{.decay = Decay::no, .init = {Init::Kind::ones}};
 
 // Of the tower and the projector, in the decoder's dtype.

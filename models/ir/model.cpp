@@ -168,13 +168,14 @@ const Stage& main_stage(const Model& model) {
   return *std::ranges::find_if(model.stages, is_meant);
 }
 
-namespace {
-
-std::string numbered(std::string name, int64_t number) {
-  if (const size_t at = name.find("{}"); at != std::string::npos)
-    name.replace(at, 2, std::to_string(number));
-  return name;
+std::string numbered(std::string_view name, int64_t number) {
+  std::string with_number(name);
+  if (const size_t at = name.find("{}"); at != std::string_view::npos)
+    with_number.replace(at, 2, std::to_string(number));
+  return with_number;
 }
+
+namespace {
 
 std::string full_name(const Stage& stage, int layer, const std::string& name) {
   return numbered(stage.weight_prefix, layer) + name;

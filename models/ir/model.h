@@ -1,7 +1,7 @@
 // A model: a small DAG of stages. A stage runs once, or scans: it runs one program for each layer,
 // the carry (input 0, output 0) going from layer to layer. A layer may give further values to later
-// layers, and read an output of an earlier stage that is for it alone. Nothing but the carry and
-// losses leaves a scan.
+// layers, and read an output of an earlier stage that is for it alone. Nothing but the carry,
+// losses and loads of experts leaves a scan.
 //
 // Parameters are known by their full names (Hugging Face's): the stage's prefix, with the layer's
 // number in place of "{}", and the weight's name in the program. The same full name in two stages
@@ -10,6 +10,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "models/ir/program.h"
@@ -49,6 +50,8 @@ struct Model {
 // not named and there are several.
 const Stage& main_stage(const Model& model);
 
+// The name with the number in place of "{}".
+std::string numbered(std::string_view name, int64_t number);
 std::string weight_name(const Stage& stage, int layer, const Value& weight);
 // The names of its tensors in checkpoints: its own, that of a tensor which has rows of other
 // weights too, or one for each of its first dimension.

@@ -62,6 +62,17 @@ struct SavedSection {
   bool operator==(const SavedSection&) const = default;
 };
 
+// What an adapter adds to a matrix W [p,q], or to each of W [E,p,q]: scale·B·A, or with
+// `transposed` its transpose (Hu et al. 2021, arXiv 2106.09685). A and B are weights of the same
+// layer.
+struct WeightAdapter {
+  std::string a, b;
+  double scale = 0;
+  bool transposed = false;
+
+  bool operator==(const WeightAdapter&) const = default;
+};
+
 // Of a weight that is split, a program's value is this device's part. Names, first values and
 // checkpoints are of the whole tensor.
 struct Weight {
@@ -79,6 +90,9 @@ struct Weight {
   // Where each of its first dimension, as an expert's matrix, is a tensor of its own there: their
   // names within the layer, "{}" for the number.
   std::optional<std::string> saved_slices = {};
+  // Whether [E,N,K] is saved as [N,K*E], the first dimension innermost. Its section is of that.
+  bool saved_innermost = false;
+  std::optional<WeightAdapter> adapter = {};
 };
 
 // What a batch input holds in a row that there is nothing for: the value at each position, or where
@@ -113,6 +127,7 @@ enum class OutputRole : uint8_t {
   later_layers,    // read by later layers of the scan, by the output's name
   loss,            // sum of token losses; its gradient is the scalar `loss_gradient`
   auxiliary_loss,  // mean over the micro-batch; its gradient is `auxiliary_loss_gradient`
+  expert_load,     // rows of the expert that has most over their mean; it has no gradient
   state,           // takes the place of the program's next input that is a state
 };
 

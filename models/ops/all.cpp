@@ -10,6 +10,7 @@
 #include "models/ops/columns.h"
 #include "models/ops/constant.h"
 #include "models/ops/embedding/embedding.h"
+#include "models/ops/expert_load.h"
 #include "models/ops/expert_scale.h"
 #include "models/ops/gelu.h"
 #include "models/ops/grouped_bias/grouped_bias.h"
@@ -20,6 +21,7 @@
 #include "models/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "models/ops/mean_square_error.h"
 #include "models/ops/permute/permute.h"
+#include "models/ops/pooled_balance_loss.h"
 #include "models/ops/rms_norm/rms_norm.h"
 #include "models/ops/rope/rope.h"
 #include "models/ops/router/router.h"
@@ -64,6 +66,7 @@ std::span<const Op* const> all_ops() {
       &constant_op,
       &embedding_op,
       &embedding_grad_op,
+      &expert_load_op,
       &geglu_op,
       &geglu_grad_op,
       &gelu_op,
@@ -86,6 +89,8 @@ std::span<const Op* const> all_ops() {
       &mean_square_error_grad_op,
       &permute_tokens_op,
       &permute_tokens_grad_op,
+      &pooled_balance_loss_op,
+      &pooled_balance_loss_grad_op,
       &replace_rows_op,
       &rms_norm_op,
       &rms_norm_grad_op,
@@ -93,6 +98,8 @@ std::span<const Op* const> all_ops() {
       &rope_table_op,
       &router_op,
       &router_grad_op,
+      &router_sums_op,
+      &router_sums_grad_op,
       &router_z_loss_op,
       &router_z_loss_grad_op,
       &scale_op,

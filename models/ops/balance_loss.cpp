@@ -15,6 +15,7 @@
 #include "models/ir/print.h"
 #include "models/ops/kernels/aten.h"
 #include "models/ops/kernels/simd.h"
+#include "models/ops/kernels/softmax.h"
 
 namespace longshore::models {
 namespace {
@@ -94,17 +95,6 @@ struct Sizes {
 
   int64_t blocks() const { return ceil_div(length, kBlockTokens); }  // of a row
 };
-
-// Writes the probabilities of a token; the logarithm of what they were divided by.
-template <class T>
-double softmax(const T* logits, int64_t experts, double* probabilities) {
-  double largest = load(logits[0]), sum = 0;
-  for (int64_t e = 1; e < experts; ++e) largest = std::max<double>(largest, load(logits[e]));
-  for (int64_t e = 0; e < experts; ++e)
-    sum += probabilities[e] = std::exp(load(logits[e]) - largest);
-  for (int64_t e = 0; e < experts; ++e) probabilities[e] /= sum;
-  return largest + std::log(sum);
-}
 
 // Writes the share of a row's tokens that each expert has, f [E].
 void count_tokens(const Sizes& s, const int32_t* experts, double* shares) {

@@ -7,9 +7,31 @@ namespace longshore::offload {
 using models::OutputRole;
 using models::ValueId;
 
+namespace {
+
+// nullptr: none.
+const char* argument_of(OutputRole role) {
+  switch (role) {
+    case OutputRole::loss:
+      return kLoss;
+    case OutputRole::auxiliary_loss:
+      return kAuxiliaryLoss;
+    case OutputRole::expert_load:
+      return kExpertLoad;
+    case OutputRole::value:
+    case OutputRole::later_layers:
+    case OutputRole::state:
+      break;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+bool is_summed(OutputRole role) { return argument_of(role) != nullptr; }
+
 Operand LossSums::argument(OutputRole role) {
-  const char* name = role == OutputRole::loss ? kLoss : kAuxiliaryLoss;
-  return builder_.argument(name, models::Type{}, MemoryKind::device, Category::batch);
+  return builder_.argument(argument_of(role), models::Type{}, MemoryKind::device, Category::batch);
 }
 
 bool LossSums::begins(OutputRole role) {

@@ -1,4 +1,5 @@
-// LossSums adds up the losses that layers and micro-batches make, in device arguments.
+// LossSums adds up the losses that layers and micro-batches make, and the loads of experts, in
+// device arguments.
 #pragma once
 
 #include <set>
@@ -11,6 +12,10 @@ namespace longshore::offload {
 // The arguments that hold the sums of a step, scalars of float32.
 inline constexpr const char* kLoss = "loss";
 inline constexpr const char* kAuxiliaryLoss = "auxiliary_loss";
+inline constexpr const char* kExpertLoad = "expert_load";
+
+// Whether outputs of that role are added up so.
+bool is_summed(models::OutputRole role);
 
 class LossSums {
  public:

@@ -91,6 +91,9 @@ class LayoutBuilder {
                           .type = weight.type,
                           .weight = *weight.weight,
                           .tensors = saved_names(stage, layer, weight)};
+      if (auto& adapter = parameter.weight.adapter)
+        for (std::string* name : {&adapter->a, &adapter->b})
+          *name = weight_name(stage, layer, program[program.find(*name)]);
       check_split(parameter);
       if (is_known(parameter)) continue;
       add(parameter, bucket_for(parameter, buckets));

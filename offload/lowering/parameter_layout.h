@@ -90,9 +90,9 @@ struct LayoutOptions {
 };
 
 struct Parameter {
-  std::string name;   // full
-  models::Type type;  // of its part, if it is split
-  models::Weight weight;
+  std::string name;                        // full
+  models::Type type;                       // of its part, if it is split
+  models::Weight weight;                   // names of its adapter's weights are full
   std::vector<std::string> tensors{name};  // of checkpoints: models::saved_names
   int64_t offset = 0;                      // elements from the bucket's start
 

@@ -78,23 +78,20 @@ void Scan::run_forward(const Program& program, int stage, int layer,
              return std::find(node.out.begin(), node.out.end(), output.value) != node.out.end();
            });
   };
-  auto is_loss = [](OutputRole role) {
-    return role == OutputRole::loss || role == OutputRole::auxiliary_loss;
-  };
   auto is_residual = [&](ValueId value) {
     return !layers_.empty() &&
            std::ranges::any_of(layers_[stage][layer].partition->residuals,
                                [&](const Residual& residual) { return residual.value == value; });
   };
   for (const Output& output : program.outputs)
-    if (is_loss(output.role) && runs_here(output) && !is_residual(output.value))
+    if (is_summed(output.role) && runs_here(output) && !is_residual(output.value))
       losses_->bind(program, output.value, output.role, bindings);
   builder_.run(program, bindings, scope, Lane::compute, after);
   for (size_t o = 0; o < program.outputs.size(); ++o) {
     const Output& output = program.outputs[o];
     if (output.role == OutputRole::value || output.role == OutputRole::later_layers)
       outputs_[{stage, layer, static_cast<int>(o)}] = bindings[output.value.index];
-    else if (is_loss(output.role) && runs_here(output))
+    else if (is_summed(output.role) && runs_here(output))
       losses_->add(output.value, output.role, bindings, scope);
   }
 }
@@ -217,8 +214,9 @@ void Scan::bind_cotangents(int stage, int layer, PlanBuilder::Bindings& bindings
       case OutputRole::auxiliary_loss:
         cotangent = operands_.scalar(kAuxiliaryLossGradient);
         break;
+      case OutputRole::expert_load:
       case OutputRole::state:
-        throw InternalError(model_.name + ": stage " + s.name + " has a gradient of a state");
+        throw InternalError(model_.name + ": stage " + s.name + " has a gradient of what has none");
       case OutputRole::value:
       case OutputRole::later_layers:
         cotangent = output_gradients_[{stage, layer, static_cast<int>(o)}];

@@ -35,7 +35,8 @@ std::map<std::string, std::vector<int64_t>> expected_shapes(const models::LoraCo
 
 void check(std::string_view text, std::span<const std::byte> file) {
   const models::LoraConfig config = parse_adapter_config(text, {.layers = 1});
-  if (parse_adapter_config(write_adapter_config(config, "base"), {.layers = 1}) != config)
+  if (parse_adapter_config(write_adapter_config(config, models::kLlama, "base"), {.layers = 1}) !=
+      config)
     std::abort();
   const std::vector<data::SafetensorsTensor> tensors = data::parse_safetensors(file);
   const auto expected = expected_shapes(config);

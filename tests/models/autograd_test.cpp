@@ -146,7 +146,7 @@ Differences compare_llama(const DecoderConfig& config, Target target) {
 
 // A router that says nothing has all probabilities alike and gives the first experts all tokens:
 // what its losses then are is known, whatever the other weights.
-TEST(RouterLosses, AreMeansOverLayersWithExperts) {
+TEST(RouterLosses, AreKnownWhereRoutersSayNothing) {
   DecoderConfig config = grouped_heads(Dtype::float64);
   config.family = &kQwen3Moe;
   config.layers = 3;
@@ -155,16 +155,24 @@ TEST(RouterLosses, AreMeansOverLayersWithExperts) {
   config.sparse = {false, true, true};
   config.balance_loss_weight = 0.3;
   config.router_z_loss_weight = 0.01;
-  const Model model = decoder(config);
-  Tensors weights = random_weights(model, kInputs);
-  for (auto& [name, weight] : weights)
-    if (name.ends_with("mlp.gate.weight")) weight.zero_();
   Batch batch(config);
-  const ModelRun run = run_model(
-      model, weights,
-      {{"tokens", batch.tokens}, {"positions", batch.positions}, {"targets", batch.targets}}, 1,
-      Target::reference);
-  EXPECT_NEAR(run.auxiliary_loss, 0.3 * 2 + 0.01 * std::log(4) * std::log(4), 1e-12);
+  at::Tensor segments = at::ones_like(batch.tokens);
+  segments[1].slice(0, 5).zero_();  // padding
+  for (const BalanceLoss kind : {BalanceLoss::rows, BalanceLoss::model}) {
+    config.balance_loss = kind;
+    const Model model = decoder(config);
+    Tensors weights = random_weights(model, kInputs);
+    for (auto& [name, weight] : weights)
+      if (name.ends_with("mlp.gate.weight")) weight.zero_();
+    const ModelRun run = run_model(model, weights,
+                                   {{"tokens", batch.tokens},
+                                    {"positions", batch.positions},
+                                    {"segments", segments},
+                                    {"targets", batch.targets}},
+                                   1, Target::reference);
+    EXPECT_NEAR(run.auxiliary_loss, 0.3 * 2 + 0.01 * std::log(4) * std::log(4), 1e-12);
+    EXPECT_NEAR(run.expert_load, 2, 1e-6);  // two of four experts have all tokens
+  }
 }
 
 TEST(Autograd, AgreesWithALlamaOfReferenceKernels) {

@@ -32,7 +32,7 @@ ModelRun run_model(const Model& model, const Tensors& weights, const Tensors& ba
   std::vector<LayerRun> runs;
   std::vector<Outputs> outputs;                 // of stages
   std::vector<std::vector<Outputs>> of_layers;  // of theirs
-  double auxiliary_loss = 0;
+  double auxiliary_loss = 0, expert_load = 0;
   for (size_t s = 0; s < model.stages.size(); ++s) {
     const Stage& stage = model.stages[s];
     Outputs last;
@@ -57,13 +57,14 @@ ModelRun run_model(const Model& model, const Tensors& weights, const Tensors& ba
       for (const Output& output : program.outputs) {
         last.push_back(values.at(program[output.value].name));
         if (output.role == OutputRole::auxiliary_loss) auxiliary_loss += last.back().item<double>();
+        if (output.role == OutputRole::expert_load) expert_load += last.back().item<double>();
       }
       of_stage.push_back(last);
       runs.push_back({static_cast<int>(s), layer, &program, std::move(values)});
     }
     outputs.push_back(last);
   }
-  ModelRun result{outputs.back(), {}, auxiliary_loss};
+  ModelRun result{outputs.back(), {}, auxiliary_loss, expert_load};
   const Stage& head = model.stages.back();
   if (head.programs[head.layers.back()].outputs[0].role != OutputRole::loss) return result;
 
@@ -88,6 +89,7 @@ ModelRun run_model(const Model& model, const Tensors& weights, const Tensors& ba
     }
     for (size_t i = 0; i < program.outputs.size(); ++i) {
       const std::string& name = program[program.outputs[i].value].name;
+      if (program.outputs[i].role == OutputRole::expert_load) continue;
       if (program.outputs[i].role == OutputRole::auxiliary_loss) {
         cotangents[name] = at::ones_like(run->values.at(name));
         continue;

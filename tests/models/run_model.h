@@ -13,6 +13,7 @@ struct ModelRun {
   std::vector<at::Tensor> outputs;  // of the last stage
   Tensors gradients;                // of the trained weights, by their full names
   double auxiliary_loss = 0;        // summed over stages and layers
+  double expert_load = 0;           // likewise
 };
 
 // `weights` by their full names, `batch` by the names the programs read. The last stage's first

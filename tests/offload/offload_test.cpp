@@ -86,17 +86,11 @@ TEST_P(OffloadEquality, EveryPolicyWithEverythingOffloadedGivesTheBitsOfNone) {
   }
 }
 
-// So do the losses of routers, whose tokens go to the same experts each time.
-TEST(OffloadedExperts, EveryPolicyGivesTheBitsOfNone) {
-  models::DecoderConfig config = tiny_llama();
-  config.family = &models::kMixtral;
-  config.experts = 4;
-  config.experts_per_token = 2;
-  config.balance_loss_weight = 0.1;
-  config.router_z_loss_weight = 0.01;
+void expect_bits_of_none(const models::DecoderConfig& config) {
   TrainingOptions options{.model = models::decoder(config), .micro_batches = 2};
   const Training none = train(options);
   EXPECT_GT(none.results[0].auxiliary_loss, 0);
+  EXPECT_GT(none.results[0].expert_load, 1);
   for (const PolicyInfo& policy : policies()) {
     if (policy.name == "custom") continue;
     SCOPED_TRACE(policy.name);
@@ -106,6 +100,21 @@ TEST(OffloadedExperts, EveryPolicyGivesTheBitsOfNone) {
     EXPECT_EQ(differences(none, other), "");
     EXPECT_EQ(first_fault(other.plans), "");
   }
+}
+
+// So do the losses of routers, whose tokens go to the same experts each time: those of each layer,
+// and that to which all layers give; and adapters of experts.
+TEST(OffloadedExperts, EveryPolicyGivesTheBitsOfNone) {
+  models::DecoderConfig config = tiny_llama();
+  config.family = &models::kMixtral;
+  config.experts = 4;
+  config.experts_per_token = 2;
+  config.balance_loss_weight = 0.1;
+  config.router_z_loss_weight = 0.01;
+  expect_bits_of_none(config);
+  config.balance_loss = models::BalanceLoss::model;
+  config.lora = {.rank = 2, .targets = models::lora_targets(config.family->layer)};
+  expect_bits_of_none(config);
 }
 
 std::string case_name(const testing::TestParamInfo<Parameters>& info) {

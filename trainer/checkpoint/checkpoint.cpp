@@ -166,7 +166,7 @@ Manifest write_checkpoint(const fs::path& to, const SavedModel& saved, const Mod
   // Where some of the model's own weights are trained, too, the adapter is for these. peft takes a
   // relative path from wherever its user is.
   if (saves_adapter(saved.layout))
-    write_adapter(folder / kAdapterFolder, saved.model.lora,
+    write_adapter(folder / kAdapterFolder, saved.model,
                   saves_model(saved.layout) ? fs::absolute(to).lexically_normal() / kModelFolder
                                             : absolute_or_empty(saved.config.load_parameters_path),
                   saved.layout, arguments);

@@ -40,6 +40,7 @@ enum class Toy { none, a, b };
 // The word of lora_targets for all linear layers.
 inline constexpr const char* kAllLinear = "all-linear";
 
+enum class BalanceLossType { maxtext, transformers };
 enum class RopeType { unscaled, linear, llama3, yarn, proportional };
 enum class ComputeDtype { automatic, float32, bfloat16 };
 enum class WeightDtype { float32, bfloat16 };
@@ -105,6 +106,7 @@ struct Config {
   double lora_alpha = 8;
   std::vector<std::string> lora_targets = {kAllLinear};
   bool use_rslora = false;
+  bool lora_per_expert = false;
   // No key: of load_adapter_path, where the keys cannot say which modules have adapters of which
   // size (see models::LoraConfig). with_adapter() fills it in.
   std::map<std::string, models::LoraModule, std::less<>> lora_modules;
@@ -160,6 +162,7 @@ struct Config {
   bool sgd_nesterov = false;
   double sgd_weight_decay = 0;
   double load_balance_loss_weight = 0;
+  BalanceLossType load_balance_loss_type = BalanceLossType::maxtext;
   double router_z_loss_weight = 0;
   double gradient_clipping_threshold = 1;
   GradientClipping gradient_clipping = GradientClipping::global_norm;

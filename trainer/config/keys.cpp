@@ -239,9 +239,13 @@ std::vector<Key> make_config_keys() {
        "adapters' products are scaled by lora_alpha / lora_rank"},
       {"lora_targets", training,
        ListKey{&Config::lora_targets, "projections", models::all_lora_targets(), kAllLinear},
-       "projections that have an adapter; all-linear: all of a layer's"},
+       "projections that have an adapter; all-linear: all of a layer's, experts' among them"},
       {"use_rslora", training, FlagKey{&Config::use_rslora},
        "adapters' products are scaled by lora_alpha / sqrt(lora_rank) instead"},
+      {"lora_per_expert", training, FlagKey{&Config::lora_per_expert},
+       "each expert's gate, up and down has an adapter by itself, saved as servers read them; "
+       "false: adapters of all experts are one, as peft's target_parameters have them, and gate "
+       "and up share what reads their input"},
 
       {"max_target_length", batch, IntegerKey{&Config::max_target_length, 1, models::kMaxLength},
        "tokens of a sequence"},
@@ -341,8 +345,12 @@ std::vector<Key> make_config_keys() {
       {"sgd_weight_decay", optimizer, at_least(0, &Config::sgd_weight_decay),
        "sgd: weight decay, added to the gradient"},
       {"load_balance_loss_weight", optimizer, at_least(0, &Config::load_balance_loss_weight),
-       "of a loss that is least where the tokens of each row are spread evenly over experts, the "
-       "mean over layers with experts; 0: none"},
+       "of a loss that is least where tokens are spread evenly over experts; 0: none"},
+      {"load_balance_loss_type", optimizer,
+       choice<&Config::load_balance_loss_type>({"maxtext", "transformers"}),
+       "maxtext: of the tokens of each row of a layer, the mean over rows and layers with experts; "
+       "transformers: of those of all rows and layers together, padding left out "
+       "(router_aux_loss_coef)"},
       {"router_z_loss_weight", optimizer, at_least(0, &Config::router_z_loss_weight),
        "of a loss that keeps routers' logits small, the mean over layers with experts; 0: none"},
       {"gradient_clipping_threshold", optimizer, at_least(0, &Config::gradient_clipping_threshold),

@@ -26,6 +26,7 @@ models::LoraConfig lora_config(const Config& config) {
           .alpha = config.lora_alpha,
           .targets = lora_targets(config),
           .rank_stabilized = config.use_rslora,
+          .per_expert = config.lora_per_expert && config.model.experts > 0,
           .modules = config.lora_modules};
 }
 
@@ -80,6 +81,9 @@ models::DecoderConfig decoder_config(const Config& config, models::Target target
     decoder.sparse.push_back(std::ranges::find(config.mlp_only_layers, std::to_string(layer)) ==
                              config.mlp_only_layers.end());
   decoder.balance_loss_weight = config.load_balance_loss_weight;
+  decoder.balance_loss = config.load_balance_loss_type == BalanceLossType::maxtext
+                             ? models::BalanceLoss::rows
+                             : models::BalanceLoss::model;
   decoder.router_z_loss_weight = config.router_z_loss_weight;
   decoder.lora = lora_config(config);
   if (config.use_multimodal) decoder.vision = vision_config(config);

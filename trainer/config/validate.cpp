@@ -210,6 +210,12 @@ void check_training(const Config& config) {
     if (config.lora_rank > 0 && std::ranges::find(known, target) == known.end())
       refuse(config, "lora_targets",
              "some of " + join(known) + " with " + described(config, "model_type"));
+  const models::ExpertTraits& experts = config.model.family->layer.experts;
+  if (config.lora_rank > 0 && config.lora_per_expert && config.model.experts > 0 &&
+      !experts.are_numbered()) {
+    refuse(config, "lora_per_expert",
+           "false with " + described(config, "model_type") + ", whose experts are saved as one");
+  }
   if (!config.load_adapter_path.empty() && config.load_parameters_path.empty()) {
     refuse(config, "load_parameters_path",
            "the weights that the adapter is for, with " + described(config, "load_adapter_path"));

@@ -54,8 +54,9 @@ ordered_json record(const StepMetrics& m) {
   ordered_json record;
   for (const Field& field : kFields)
     std::visit([&](auto member) { record[field.key] = m.*member; }, field.member);
-  // Only models that have such losses have this key.
+  // Only models that have them have these keys.
   if (m.auxiliary_loss != 0) record["auxiliary_loss"] = m.auxiliary_loss;
+  if (m.expert_load != 0) record["expert_load"] = m.expert_load;
   // Only steps that a save held up have this key.
   if (m.checkpoint_stall_seconds > 0)
     record["checkpoint_stall_seconds"] = m.checkpoint_stall_seconds;
@@ -75,6 +76,7 @@ std::optional<StepMetrics> parse_record(const std::string& line) {
     for (const Field& field : kFields)
       std::visit([&](auto member) { read(record.at(field.key), m.*member); }, field.member);
     if (record.contains("auxiliary_loss")) read(record["auxiliary_loss"], m.auxiliary_loss);
+    if (record.contains("expert_load")) read(record["expert_load"], m.expert_load);
     return m;
   } catch (const nlohmann::json::exception&) {
     return std::nullopt;
@@ -139,17 +141,18 @@ double gib(int64_t bytes) { return static_cast<double>(bytes) / (int64_t{1} << 3
 }  // namespace
 
 std::string text(const StepMetrics& m) {
-  const std::string auxiliary =
-      m.auxiliary_loss == 0
-          ? ""
-          : fmt::format("auxiliary loss: {:.4f}, ", without_sign_of_nan(m.auxiliary_loss));
+  std::string of_routers;
+  if (m.auxiliary_loss != 0)
+    of_routers = fmt::format("auxiliary loss: {:.4f}, ", without_sign_of_nan(m.auxiliary_loss));
+  if (m.expert_load != 0) of_routers += fmt::format("expert load: {:.2f}, ", m.expert_load);
   return fmt::format(
       "completed step: {}, seconds: {:.3f}, TFLOP/s/device: {:.3f}, MFU: {:.1f} %, "
       "Tokens/s/device: {:.1f}, total_weights: {}, loss: {:.3f}, {}grad_norm: {:.2f}, lr: {:.1e}, "
       "device GiB: {:.2f}, host GiB: {:.2f}",
       m.step, m.seconds, m.tflops_per_device, 100 * m.mfu, m.tokens_per_second_per_device,
-      m.total_weights, without_sign_of_nan(m.loss), auxiliary, without_sign_of_nan(m.gradient_norm),
-      m.learning_rate, gib(m.device_peak_bytes), gib(m.pinned_host_peak_bytes));
+      m.total_weights, without_sign_of_nan(m.loss), of_routers,
+      without_sign_of_nan(m.gradient_norm), m.learning_rate, gib(m.device_peak_bytes),
+      gib(m.pinned_host_peak_bytes));
 }
 
 MetricsFile::MetricsFile(const std::filesystem::path& path, int64_t first_step,

@@ -17,6 +17,9 @@ struct StepMetrics {
   double seconds = 0;  // from the request for the batch to the results, after synchronization
   double loss = 0, gradient_norm = 0, learning_rate = 0;
   double auxiliary_loss = 0;  // beside the loss; 0 where the model has none
+  // Tokens of the expert that has most over their mean, the mean over layers with experts and
+  // micro-batches; 0 where the model has no experts.
+  double expert_load = 0;
   int64_t total_weights = 0;  // targets that are trained
   double tokens_per_second_per_device = 0;
   double tflops_per_device = 0;  // model FLOPs, trainer/step/flops.h

@@ -63,6 +63,7 @@ StepMetrics RunSteps::run(data::PrefetchedBatches& batches, int64_t i, bool is_f
                             .gradient_norm = result.gradient_norm,
                             .learning_rate = scalars.learning_rate,
                             .auxiliary_loss = result.auxiliary_loss,
+                            .expert_load = result.expert_load,
                             .total_weights = result.total_weights,
                             .tokens_per_second_per_device =
                                 static_cast<double>(tokens_per_step(run_.spec.config())) / seconds,

@@ -86,9 +86,14 @@ StepResult TrainStep::run(const std::vector<data::Batch>& batches, const StepSca
   });
   if (flush_) deferred_ = scalars;
   result.loss = static_cast<double>(read_scalar(arguments_, offload::kLoss)) / result.total_weights;
-  if (arguments_.has(offload::host_name(offload::kAuxiliaryLoss)))
-    result.auxiliary_loss = static_cast<double>(read_scalar(arguments_, offload::kAuxiliaryLoss)) /
-                            plans_.micro_batches_of_all_devices;
+  const auto mean = [&](const char* name) {
+    const bool is_there = arguments_.has(offload::host_name(name));
+    return is_there ? static_cast<double>(read_scalar(arguments_, name)) /
+                          plans_.micro_batches_of_all_devices
+                    : 0;
+  };
+  result.auxiliary_loss = mean(offload::kAuxiliaryLoss);
+  result.expert_load = mean(offload::kExpertLoad);
   result.gradient_norm = read_scalar(arguments_, kGradientNorm);
   if (plans_.previous_norm_threshold > 0) clipping_norm_ = result.gradient_norm;
   return result;

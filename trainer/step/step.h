@@ -19,6 +19,7 @@ namespace longshore::trainer {
 struct StepResult {
   double loss = 0;  // nats a trained token, auxiliary losses aside
   double auxiliary_loss = 0;
+  double expert_load = 0;    // of the busiest expert over the mean; the mean over layers
   double gradient_norm = 0;  // before clipping
   int64_t total_weights = 0;
 };

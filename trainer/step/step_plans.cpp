@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <memory>
+#include <utility>
 
 #include "trainer/step/gradient_norm.h"
 #include "trainer/step/update_schedule.h"
@@ -10,6 +11,8 @@ namespace longshore::trainer {
 namespace {
 
 using offload::Category;
+using offload::kAuxiliaryLoss;
+using offload::kExpertLoad;
 using offload::Lane;
 using offload::MemoryKind;
 using offload::Operand;
@@ -91,8 +94,9 @@ class StepPlanner {
 
 void StepPlanner::return_losses(PlanBuilder& builder) const {
   return_loss(builder, offload::kLoss, layout_.mesh);
-  if (has_output(model_, models::OutputRole::auxiliary_loss))
-    return_loss(builder, offload::kAuxiliaryLoss, layout_.mesh);
+  for (const auto& [role, name] : {std::pair{models::OutputRole::auxiliary_loss, kAuxiliaryLoss},
+                                   {models::OutputRole::expert_load, kExpertLoad}})
+    if (has_output(model_, role)) return_loss(builder, name, layout_.mesh);
 }
 
 StepPlanner::MicroBatchPlan StepPlanner::plan(const char* name, offload::MicroBatch micro_batch,

@@ -10,6 +10,7 @@
 #include "base/file_inside.h"
 #include "base/nearest.h"
 #include "base/printable.h"
+#include "base/round_up.h"
 #include "base/text.h"
 #include "data/files/small_file.h"
 #include "data/safetensors/safetensors_float.h"
@@ -123,6 +124,8 @@ Config with_adapter(Config config) {
        join(adapter.targets));
   take("use_rslora", config.use_rslora, adapter.rank_stabilized,
        config.use_rslora ? "true" : "false", adapter.rank_stabilized ? "true" : "false");
+  take("lora_per_expert", config.lora_per_expert, adapter.per_expert,
+       config.lora_per_expert ? "true" : "false", adapter.per_expert ? "true" : "false");
   config.lora_modules = adapter.modules;
   if (!differing.empty())
     throw ConfigError(location(config, "load_adapter_path") + ": " + path_text(folder) +
@@ -151,13 +154,6 @@ std::string Adapter::name_in_file(const std::string& tensor) const {
   return found == names.end() ? names[0] : *found;
 }
 
-std::vector<float> Adapter::read(const std::string& tensor) const {
-  const SavedTensor& all = *tensors_.find(tensor);
-  std::vector<float> values(static_cast<size_t>(all.shape.count()));
-  read(SavedRun{all}, values);
-  return values;
-}
-
 void Adapter::read(const Parameter& parameter, int64_t first, std::span<float> values) const {
   tensors_.for_each_run(parameter, first, values,
                         [&](const SavedRun& run, std::span<float> of_run) { read(run, of_run); });
@@ -171,8 +167,8 @@ void Adapter::read(const SavedRun& run, std::span<float> values) const {
                                 path_text(file_.path()), name, odd.nan_count, odd.infinity_count));
 }
 
-void write_adapter(const fs::path& folder, const LoraConfig& config, const std::string& base_model,
-                   const offload::ParameterLayout& layout,
+void write_adapter(const fs::path& folder, const models::DecoderConfig& model,
+                   const std::string& base_model, const offload::ParameterLayout& layout,
                    const offload::ArgumentReader& arguments) {
   std::error_code error;
   fs::create_directories(folder, error);
@@ -208,28 +204,36 @@ void write_adapter(const fs::path& folder, const LoraConfig& config, const std::
   const bool reads_images = std::ranges::any_of(saved.all(), [](const SavedTensor& tensor) {
     return models::within_text_model(tensor.name) != tensor.name;
   });
-  write_file(folder / kAdapterConfigFile, write_adapter_config(config, base_model, reads_images));
+  write_file(folder / kAdapterConfigFile,
+             write_adapter_config(model.lora, *model.family, base_model, reads_images));
 }
 
-std::vector<float> merged(std::span<const float> weight, const LoraPair& adapter) {
-  int64_t rank = adapter.rank, in = std::ssize(adapter.a) / rank,
-          out = std::ssize(adapter.b) / rank;
-  if (std::ssize(adapter.a) != rank * in || std::ssize(adapter.b) != out * rank ||
-      std::ssize(weight) != out * in)
+std::vector<float> merged(std::span<const float> weight, const LoraPair& adapter, int64_t first) {
+  const auto [a, b, rank, scale, matrices, transposed] = adapter;
+  const int64_t of_a = std::ssize(a) / (matrices * rank), of_b = std::ssize(b) / (matrices * rank);
+  const int64_t rows = transposed ? of_a : of_b, columns = transposed ? of_b : of_a;
+  const int64_t end = first + std::ssize(weight);
+  if (std::ssize(a) != matrices * rank * of_a || std::ssize(b) != matrices * rank * of_b ||
+      end > matrices * rows * columns)
     throw InternalError(fmt::format("an adapter of rank {} with {} and {} elements does not fit {}",
-                                    rank, adapter.a.size(), adapter.b.size(), weight.size()));
+                                    rank, a.size(), b.size(), weight.size()));
   std::vector<float> result(weight.size());
-  float scale = static_cast<float>(adapter.scale);
 #pragma omp parallel for
-  for (int64_t row = 0; row < out; ++row) {
-    float* to = result.data() + row * in;
-    for (int64_t r = 0; r < rank; ++r) {
-      float b = adapter.b[row * rank + r];
-      const float* a = adapter.a.data() + r * in;
-      for (int64_t i = 0; i < in; ++i) to[i] += b * a[i];
-    }
-    const float* from = weight.data() + row * in;
-    for (int64_t i = 0; i < in; ++i) to[i] = from[i] + scale * to[i];
+  for (int64_t row = first / columns; row < ceil_div(end, columns); ++row) {
+    const int64_t matrix = row / rows, within = row % rows, start = row * columns;
+    const float* const own_a = a.data() + matrix * rank * of_a;
+    const float* const own_b = b.data() + matrix * rank * of_b;
+    const int64_t from = std::max(first, start) - start, to = std::min(end - start, columns);
+    float* const sums = result.data() + (start - first);
+    for (int64_t r = 0; r < rank; ++r)
+      if (transposed)
+        for (int64_t i = from; i < to; ++i)
+          sums[i] += own_a[r * of_a + within] * own_b[i * rank + r];
+      else
+        for (int64_t i = from; i < to; ++i)
+          sums[i] += own_b[within * rank + r] * own_a[r * of_a + i];
+    const float* const before = weight.data() + (start - first);
+    for (int64_t i = from; i < to; ++i) sums[i] = before[i] + static_cast<float>(scale) * sums[i];
   }
   return result;
 }

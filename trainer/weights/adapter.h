@@ -39,12 +39,8 @@ class Adapter {
   // has the adapter weights that are expected.
   Adapter(const std::filesystem::path& folder, const offload::ParameterLayout& layout);
 
-  // Whether there is a tensor of that name, which is ours: without peft's "base_model.model.".
-  bool has(std::string_view tensor) const { return tensors_.find(tensor) != nullptr; }
-
-  // All of that tensor, or values of an adapter weight from element `first` on, as float32. Throw
-  // DataError for a value that is not finite.
-  std::vector<float> read(const std::string& tensor) const;
+  // Values of an adapter weight from element `first` on, as float32. Throws DataError for a value
+  // that is not finite.
   void read(const offload::Parameter& parameter, int64_t first, std::span<float> values) const;
 
  private:
@@ -55,22 +51,28 @@ class Adapter {
   SavedTensors tensors_;
 };
 
-// Writes the adapter weights, in float32, from their masters where there are any. `base_model` says
+// Writes the model's adapter weights, in float32, from their masters where there are any.
+// `base_model` says
 // what they belong to: the name or folder of a checkpoint, or "". The folder is made if need be;
 // DataError where it holds an adapter already, and for a weight that is not finite.
-void write_adapter(const std::filesystem::path& folder, const models::LoraConfig& config,
+void write_adapter(const std::filesystem::path& folder, const models::DecoderConfig& model,
                    const std::string& base_model, const offload::ParameterLayout& layout,
                    const offload::ArgumentReader& arguments);
 
-// One module's adapter: a [rank,in], b [out,rank].
+// The adapter of a matrix [p,q], or of each of [E,p,q] its own: A [E,rank,q] and B [E,p,rank], or
+// `transposed` A [E,rank,p] and B [E,q,rank].
 struct LoraPair {
   std::span<const float> a, b;
   int64_t rank = 0;
   double scale = 0;
+  int64_t matrices = 1;  // E
+  bool transposed = false;
 };
 
-// weight + scale·B·A, row-major [out,in], in float32: what the base model's weight becomes when the
-// adapter is merged into it. Round it to the dtype that is wanted.
-std::vector<float> merged(std::span<const float> weight, const LoraPair& adapter);
+// Elements of a weight from `first` on, row-major, and to each what scale·B·A has there, or its
+// transpose, in float32: what the base model's weight becomes when the adapter is merged into it.
+// Round it to the dtype that is wanted.
+std::vector<float> merged(std::span<const float> weight, const LoraPair& adapter,
+                          int64_t first = 0);
 
 }  // namespace longshore::trainer

@@ -41,6 +41,7 @@ const std::set<std::string> kRead{"peft_type",
                                   "lora_alpha",
                                   "lora_dropout",
                                   "target_modules",
+                                  "target_parameters",
                                   "use_rslora",
                                   "exclude_modules",
                                   "layers_to_transform",
@@ -154,7 +155,8 @@ class ConfigReader {
     AdapterTargets targets;
     targets.target_modules = read_names("target_modules");
     targets.exclude_modules = read_names("exclude_modules");
-    if (targets.target_modules.empty() && problems_.empty())
+    targets.target_parameters = read_names("target_parameters").list;
+    if (targets.target_modules.empty() && targets.target_parameters.empty() && problems_.empty())
       add_problem("target_modules", at("target_modules"), kNames);
     read_layers(targets);
     read_pattern("rank_pattern", kRank, is_rank, targets.rank_pattern);
@@ -215,10 +217,10 @@ class ConfigReader {
 
   // Products are scaled in float32.
   static void check_scales(const LoraConfig& config, const AdapterBase& base) {
-    const std::vector<std::string> linears = models::linear_modules(base.family->layer);
+    const std::vector<std::string> names = models::adaptable_modules(base.family->layer);
     for (int layer = 0; layer < base.layers; ++layer)
-      for (const std::string& linear : linears) {
-        const auto module = adapter_of(config, models::lora_module_name(layer, linear));
+      for (const std::string& name : names) {
+        const auto module = adapter_of(config, models::lora_module_name(layer, name));
         if (!module) continue;
         const double scale = config.scale(*module);
         if (!(scale >= std::numeric_limits<float>::min() &&
@@ -234,22 +236,44 @@ class ConfigReader {
   ProblemList problems_;
 };
 
+bool is_of_experts(std::string_view target) { return target.starts_with("experts."); }
+
+// What peft calls targets: modules, and parameters of experts. Where each expert has modules of its
+// own, these are `experts`'.
+struct PeftTargets {
+  std::vector<std::string> modules, parameters;
+
+  PeftTargets(const LoraConfig& config, const models::ExpertTraits& experts) {
+    for (const std::string& target : ordered_targets(config.targets))
+      if (!is_of_experts(target))
+        modules.push_back(target);
+      else if (!config.per_expert)
+        parameters.push_back(target);
+      else if (target.ends_with(".down_proj"))
+        modules.emplace_back(models::lora_target(experts.down));
+      else
+        modules.insert(modules.end(), {std::string(models::lora_target(experts.gate)),
+                                       std::string(models::lora_target(experts.up))});
+  }
+};
+
 // A regular expression, since a name alone would be found in the tower too.
 std::string of_language_model(std::span<const std::string> targets) {
-  return fmt::format(R"(.*language_model.*\.layers\.\d+\..*\.({}))",
-                     fmt::join(ordered_targets(targets), "|"));
+  return fmt::format(R"(.*language_model.*\.layers\.\d+\..*\.({}))", fmt::join(targets, "|"));
 }
 
 // Module by module.
 void write_modules(const LoraConfig& config, bool reads_images, json& object) {
-  json names = json::array(), ranks = json::object(), alphas = json::object();
+  json names = json::array(), parameters = json::array(), ranks = json::object(),
+       alphas = json::object();
   for (const auto& [full_name, module] : config.modules) {
     const std::string name = peft_modules(full_name, reads_images)[0];
-    names.push_back(name);
+    (is_of_experts(models::lora_target(full_name)) ? parameters : names).push_back(name);
     if (module.rank != config.rank) ranks[escaped(name)] = module.rank;
     if (module.alpha != config.alpha) alphas[escaped(name)] = number(module.alpha);
   }
   object["target_modules"] = names;
+  if (!parameters.empty()) object["target_parameters"] = parameters;
   if (!ranks.empty()) object["rank_pattern"] = ranks;
   if (!alphas.empty()) object["alpha_pattern"] = alphas;
 }
@@ -268,8 +292,9 @@ double adapter_dropout(std::string_view text) {
   return ConfigReader(object).dropout();
 }
 
-std::string write_adapter_config(const LoraConfig& config, const std::string& base_model,
-                                 bool reads_images) {
+std::string write_adapter_config(const LoraConfig& config, const models::Family& family,
+                                 const std::string& base_model, bool reads_images) {
+  const PeftTargets targets(config, family.layer.experts);
   json object;
   object["base_model_name_or_path"] = base_model.empty() ? json() : json(base_model);
   object["bias"] = "none";
@@ -281,8 +306,9 @@ std::string write_adapter_config(const LoraConfig& config, const std::string& ba
   object["modules_to_save"] = nullptr;
   object["peft_type"] = "LORA";
   object["r"] = config.rank;
-  object["target_modules"] = reads_images ? json(of_language_model(config.targets))
-                                          : json(ordered_targets(config.targets));
+  object["target_modules"] =
+      reads_images ? json(of_language_model(targets.modules)) : json(targets.modules);
+  if (!targets.parameters.empty()) object["target_parameters"] = targets.parameters;
   if (!config.modules.empty()) write_modules(config, reads_images, object);
   object["task_type"] = "CAUSAL_LM";
   if (config.rank_stabilized) object["use_rslora"] = true;

@@ -26,10 +26,10 @@ models::LoraConfig parse_adapter_config(std::string_view text, const AdapterBase
 // alone.
 double adapter_dropout(std::string_view text);
 
-// The adapter_config.json that parse_adapter_config reads as `config`, for the same model.
+// The adapter_config.json that parse_adapter_config reads as `config`, for a model of the family.
 // `base_model` says what the adapter belongs to: the name or folder of a checkpoint, or "".
-std::string write_adapter_config(const models::LoraConfig& config, const std::string& base_model,
-                                 bool reads_images = false);
+std::string write_adapter_config(const models::LoraConfig& config, const models::Family& family,
+                                 const std::string& base_model, bool reads_images = false);
 
 // The targets in the order of models::all_lora_targets, each once; only the set counts.
 std::vector<std::string> ordered_targets(std::span<const std::string> targets);

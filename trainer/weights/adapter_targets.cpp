@@ -10,6 +10,7 @@
 #include "base/printable.h"
 #include "base/text.h"
 #include "data/tokenizers/pcre2_expression.h"
+#include "models/ir/model.h"
 
 namespace longshore::trainer {
 namespace {
@@ -146,7 +147,10 @@ bool is_all_linear(const ModuleNames& names) {
 
 ModuleNames written_out(const ModuleNames& names, const AdapterBase& base) {
   if (!is_all_linear(names)) return names;
-  return {.list = models::lora_targets(base.family->layer), .expression = {}};
+  ModuleNames all;
+  for (const std::string& module : models::linear_modules(base.family->layer))
+    all.list.emplace_back(models::lora_target(module));
+  return all;
 }
 
 // The projections that have an adapter in every layer, all of one size; nothing where some differ.
@@ -157,17 +161,43 @@ std::optional<std::vector<std::string>> targets_of_all_layers(
     if (module != modules.begin()->second) return std::nullopt;
     ++counts[std::string(models::lora_target(name))];
   }
-  const std::vector<std::string> linears = models::linear_modules(base.family->layer);
+  const std::vector<std::string> all = models::adaptable_modules(base.family->layer);
   std::vector<std::string> targets;
   for (const std::string& target : models::lora_targets(base.family->layer)) {
     const auto count = counts.find(target);
     if (count == counts.end()) continue;
     const auto of_layer = std::ranges::count_if(
-        linears, [&](const std::string& linear) { return models::lora_target(linear) == target; });
+        all, [&](const std::string& module) { return models::lora_target(module) == target; });
     if (count->second != base.layers * of_layer) return std::nullopt;
     targets.push_back(target);
   }
   return targets;
+}
+
+// Of a layer's experts: those of all that are among target_parameters, or, where each expert's are
+// modules by themselves, those that are targets.
+std::vector<std::string> expert_targets(const AdapterTargets& targets, const AdapterBase& base,
+                                        int layer,
+                                        const std::function<bool(const std::string&)>& is_target) {
+  std::vector<std::string> found;
+  const ModuleNames parameters{.list = targets.target_parameters, .expression = {}};
+  const NameMatcher is_parameter("target_parameters", parameters);
+  for (const std::string& module : models::expert_modules(base.family->layer))
+    if (is_parameter.matches(models::lora_module_name(layer, module))) found.push_back(module);
+  const models::ExpertTraits& experts = base.family->layer.experts;
+  if (!found.empty() || !experts.are_numbered()) return found;
+  auto is_first_target = [&](std::string_view module) {
+    return is_target(models::lora_module_name(layer, models::numbered(module, 0)));
+  };
+  const bool gate = is_first_target(experts.gate), up = is_first_target(experts.up);
+  if (gate != up)
+    throw DataError("target_modules: found " + std::string(gate ? experts.gate : experts.up) +
+                    " among them and not " + std::string(gate ? experts.up : experts.gate) +
+                    ", expected both or neither");
+  const std::vector<std::string> modules = models::expert_modules(base.family->layer);
+  if (gate) found.push_back(modules[0]);
+  if (is_first_target(experts.down)) found.push_back(modules[1]);
+  return found;
 }
 
 }  // namespace
@@ -213,16 +243,26 @@ void set_targets(const AdapterTargets& said, const AdapterBase& base, LoraConfig
         throw DataError("target_modules: found " + module + " among them, expected only " +
                         join(known) + " of layers");
   config.modules.clear();
+  config.per_expert = false;
   std::set<std::string, std::less<>> projections;
+  auto add = [&](int layer, const std::string& module, const std::string& name) {
+    config.modules[models::lora_module_name(layer, module)] = {
+        .rank = ranks.value(name, config.rank), .alpha = alphas.value(name, config.alpha)};
+    projections.emplace(models::lora_target(module));
+  };
   for (int layer = 0; layer < layers; ++layer) {
-    if (!filter.has(layer)) continue;
-    for (const std::string& linear : models::linear_modules(base.family->layer)) {
-      const std::string module = models::lora_module_name(layer, linear);
-      const std::optional<std::string> name = found_as(module);
-      if (!name) continue;
-      config.modules[module] = {.rank = ranks.value(*name, config.rank),
-                                .alpha = alphas.value(*name, config.alpha)};
-      projections.emplace(models::lora_target(linear));
+    const bool is_counted = filter.has(layer);
+    if (is_counted)
+      for (const std::string& linear : models::linear_modules(base.family->layer))
+        if (const auto name = found_as(models::lora_module_name(layer, linear)))
+          add(layer, linear, *name);
+    const auto is_module = [&](const std::string& module) {
+      return is_counted && found_as(module).has_value();
+    };
+    for (const std::string& module : expert_targets(targets, base, layer, is_module)) {
+      config.per_expert = targets.target_parameters.empty();
+      add(layer, module,
+          peft_modules(models::lora_module_name(layer, module), base.reads_images())[0]);
     }
   }
   if (config.modules.empty())
@@ -235,6 +275,10 @@ void set_targets(const AdapterTargets& said, const AdapterBase& base, LoraConfig
     config.modules.clear();
     return;
   }
+  if (config.per_expert)
+    throw DataError(
+        "target_modules: found each expert's modules among them, and not all modules alike; "
+        "expected one rank and alpha, and the same modules in all layers");
   for (const std::string& target : known)
     if (projections.contains(target)) config.targets.push_back(target);
 }

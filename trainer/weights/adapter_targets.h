@@ -1,6 +1,6 @@
 // AdapterTargets says which modules of a model an adapter is for, by the rules of peft's tuners (as
-// of 0.21): from the keys target_modules, exclude_modules, layers_to_transform, layers_pattern,
-// rank_pattern and alpha_pattern of its adapter_config.json.
+// of 0.21): from the keys target_modules, target_parameters, exclude_modules, layers_to_transform,
+// layers_pattern, rank_pattern and alpha_pattern of its adapter_config.json.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +26,7 @@ struct ModuleNames {
 
 struct AdapterTargets {
   ModuleNames target_modules;  // the expression "all-linear" is a name for all linear modules
+  std::vector<std::string> target_parameters;  // of experts: whole names, or their ends after a dot
   ModuleNames exclude_modules;
   std::vector<int64_t> layers_to_transform;  // only with a list of targets; empty: all
   std::vector<std::string> layers_pattern;   // what stands before a layer's number; empty: any
@@ -52,7 +53,8 @@ std::vector<std::string> peft_modules(std::string_view module, bool reads_images
 // Sets the modules of `config`, whose rank and alpha are the default: by `targets` alone where
 // adapters are alike in all layers, else one by one. Throws a DataError that begins with the key:
 // for an expression that is none, or is slow to match; where no module is a target; for modules
-// that can have no adapter here, such as lm_head and those of a tower.
+// that can have no adapter here, such as lm_head and those of a tower; and for adapters of each
+// expert by itself that are not alike in all layers.
 void set_targets(const AdapterTargets& targets, const AdapterBase& base,
                  models::LoraConfig& config);
 

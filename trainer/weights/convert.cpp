@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <optional>
 #include <set>
 #include <vector>
@@ -28,6 +29,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using data::SafetensorsDtype;
+using offload::Parameter;
 
 std::string hf_name(SafetensorsDtype dtype) {
   switch (dtype) {
@@ -86,47 +88,82 @@ void append_dequantized(const StoredWeights& weights, const data::SafetensorsInf
 // An adapter on its way into the weights it belongs to.
 class Merge {
  public:
-  Merge(const fs::path& folder, const models::LoraConfig& config,
-        const offload::ParameterLayout& layout)
-      : config_(config), adapter_(folder, layout) {}
+  // All outlive it.
+  Merge(const fs::path& folder, const offload::ParameterLayout& layout,
+        const StoredWeights& weights)
+      : layout_(layout),
+        weights_(weights),
+        saved_(layout, SavedIn::model),
+        adapter_(folder, layout) {}
 
   // A module's bias stays as it is.
   bool changes(const std::string& name) const {
-    return name.ends_with(".weight") && adapter_.has(models::lora_a_name(module(name)));
+    const SavedTensor* tensor = saved_.find(name);
+    return tensor && std::ranges::any_of(tensor->parts, [](const SavedPart& part) {
+             return part.parameter->weight.adapter.has_value();
+           });
   }
 
-  // Whole rows at a time: as many as are a piece, at least one. The adapter's two matrices are
-  // narrow, and are read whole.
-  void append(const StoredWeights& weights, const data::SafetensorsInfo& weight,
-              data::SafetensorsWriter& writer) const {
-    const std::vector<float> a = adapter_.read(models::lora_a_name(module(weight.name)));
-    const std::vector<float> b = adapter_.read(models::lora_b_name(module(weight.name)));
-    const models::LoraModule adapter =
-        adapter_of(config_, models::within_text_model(module(weight.name))).value();
-    const int64_t out = weight.shape[0], in = weight.shape[1];
-    const int64_t piece_rows = std::max(int64_t{1}, kWeightPieceElements / in);
-    for_each_piece(out, piece_rows, [&](int64_t first_row, int64_t row_count) {
-      const auto row = static_cast<size_t>(first_row), rows = static_cast<size_t>(row_count);
-      std::vector<float> values(rows * static_cast<size_t>(in));
-      weights.read(weight.name, first_row * in, values);
-      const auto rank = static_cast<size_t>(adapter.rank);
-      const std::vector<float> sums =
-          merged(values, {.a = a,
-                          .b = std::span(b).subspan(row * rank, rows * rank),
-                          .rank = adapter.rank,
-                          .scale = config_.scale(adapter)});
-      require_finite_sums(weight.name, values, sums);
-      append_floats(weight, sums, writer);
-    });
+  void append(const data::SafetensorsInfo& weight, data::SafetensorsWriter& writer) const {
+    std::map<std::string, Factors> read;  // of the tensor's parameters
+    saved_.find(weight.name)
+        ->for_each_piece(
+            kWeightPieceElements,
+            [&](const Parameter& parameter, int64_t first, int64_t count) {
+              std::vector<float> values(static_cast<size_t>(count));
+              saved_.for_each_run(parameter, first, values,
+                                  [&](const SavedRun& run, std::span<float> of_run) {
+                                    weights_.read(run.tensor.name, run.first, of_run, run.step);
+                                  });
+              if (!parameter.weight.adapter) return values;
+              auto factors = read.find(parameter.name);
+              if (factors == read.end())
+                factors = read.emplace(parameter.name, factors_of(parameter)).first;
+              const std::vector<float> sums = merged(values, factors->second.pair(), first);
+              require_finite_sums(weight.name, values, sums);
+              return sums;
+            },
+            [&](std::span<const float> values) { append_floats(weight, values, writer); });
   }
 
  private:
-  // "model.layers.0.self_attn.q_proj.weight" without the last word.
-  static std::string module(const std::string& weight) {
-    return weight.substr(0, weight.rfind('.'));
+  // A and B, which are narrow, of all of a parameter's matrices.
+  struct Factors {
+    std::vector<float> a, b;
+    LoraPair sizes;
+
+    LoraPair pair() const {
+      LoraPair pair = sizes;
+      pair.a = a;
+      pair.b = b;
+      return pair;
+    }
+  };
+
+  Factors factors_of(const Parameter& parameter) const {
+    const models::WeightAdapter& names = parameter.weight.adapter.value();
+    auto read = [&](const Parameter& factor) {
+      std::vector<float> values(static_cast<size_t>(factor.type.shape.count()));
+      adapter_.read(factor, 0, values);
+      return values;
+    };
+    auto named = [&](const std::string& name) -> const Parameter& {
+      return layout_.parameter(layout_.by_name.at(name));
+    };
+    const models::Shape& shape = named(names.b).type.shape;  // [p,rank], [E,p,rank]
+    return {.a = read(named(names.a)),
+            .b = read(named(names.b)),
+            .sizes = {.a = {},
+                      .b = {},
+                      .rank = shape.back(),
+                      .scale = names.scale,
+                      .matrices = parameter.type.shape.rank() == 3 ? shape[0] : 1,
+                      .transposed = names.transposed}};
   }
 
-  models::LoraConfig config_;
+  const offload::ParameterLayout& layout_;
+  const StoredWeights& weights_;
+  SavedTensors saved_;
   Adapter adapter_;
 };
 
@@ -205,7 +242,7 @@ std::string convert(const Conversion& asked) {
       converted_infos(in_order(layout, weights), weights, conversion.dtype);
   std::optional<Merge> merge;
   if (has_adapter) {
-    merge.emplace(conversion.adapter, config.decoder.lora, layout);
+    merge.emplace(conversion.adapter, layout, weights);
     check_merged_dtypes(conversion.from, *merge, tensors);
   }
 
@@ -216,7 +253,7 @@ std::string convert(const Conversion& asked) {
                   " ended the conversion; nothing is left of it");
     const data::SafetensorsTensor* tensor = weights.find_plain(info.name);
     if (merge && merge->changes(info.name))
-      merge->append(weights, info, writer);
+      merge->append(info, writer);
     else if (tensor)
       append_converted(*tensor, info.dtype, writer);
     else

@@ -19,7 +19,7 @@ SavedSection section(const Parameter& parameter) {
 // Of one of the parameter's tensors, or of its section of that.
 Shape shape_of(const Parameter& parameter) {
   const Shape whole = parameter.tensor_shape();
-  if (!parameter.weight.saved_slices) return whole;
+  if (!parameter.weight.saved_slices && !parameter.weight.saved_innermost) return whole;
   return whole.rank() == 2 ? Shape{whole[1]} : Shape{whole[1], whole[2]};
 }
 
@@ -28,6 +28,28 @@ int64_t step_elements(const Shape& shape, int axis) {
   int64_t elements = 1;
   for (int i = axis + 1; i < shape.rank(); ++i) elements *= shape[i];
   return elements;
+}
+
+// Those of which the first dimension is innermost: a part for each of that dimension in the place
+// of every part.
+void weave(SavedTensor& tensor) {
+  const int64_t step = tensor.parts[0].parameter->type.shape[0];
+  std::vector<SavedPart> woven;
+  for (const SavedPart& part : tensor.parts) {
+    if (!part.parameter->weight.saved_innermost || part.parameter->type.shape[0] != step)
+      throw InternalError(part.parameter->name + ": its elements of " + tensor.name +
+                          " do not take turns as the others'");
+    for (int64_t i = 0; i < step; ++i)
+      woven.push_back({.parameter = part.parameter,
+                       .first = i * part.count,
+                       .count = part.count,
+                       .run = part.run,
+                       .offset = part.offset * step + i,
+                       .step = step});
+  }
+  tensor.parts = std::move(woven);
+  tensor.period *= step;
+  tensor.shape = tensor.shape.with(1, tensor.shape[1] * step);
 }
 
 // The shape, the period and each part's place in it, once the parts are in order.
@@ -51,6 +73,7 @@ void lay_out(SavedTensor& tensor) {
     along += shape[own.axis];
   }
   tensor.shape = tensor.shape.with(first.axis, along);
+  if (tensor.parts[0].parameter->weight.saved_innermost) weave(tensor);
 }
 
 }  // namespace
@@ -84,13 +107,15 @@ const SavedTensor* SavedTensors::find(std::string_view name) const {
 SavedTensors::RunAt SavedTensors::run_at(const Parameter& parameter, int64_t element) const {
   const int64_t slice = parameter.tensor_shape().count() / std::ssize(parameter.tensors);
   const SavedTensor& tensor = *find(parameter.tensors[static_cast<size_t>(element / slice)]);
-  const SavedPart& part = *std::ranges::find(
-      tensor.parts, parameter.name, [](const SavedPart& each) { return each.parameter->name; });
+  const SavedPart& part = *std::ranges::find_if(tensor.parts, [&](const SavedPart& each) {
+    return element >= each.first && element < each.first + each.count &&
+           each.parameter->name == parameter.name;
+  });
   const int64_t within = element - part.first, in_run = within % part.run;
-  const int64_t first = within / part.run * tensor.period + part.offset + in_run;
+  const int64_t first = within / part.run * tensor.period + part.offset + in_run * part.step;
   // Runs of one element are one run of many, a period from one to the next.
   if (part.run == 1) return {{tensor, first, tensor.period}, part.count - within};
-  return {{tensor, first}, part.run - in_run};
+  return {{tensor, first, part.step}, part.run - in_run};
 }
 
 }  // namespace longshore::trainer

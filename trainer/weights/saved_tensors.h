@@ -21,6 +21,7 @@ struct SavedPart {
   const offload::Parameter* parameter = nullptr;
   int64_t first = 0, count = 0;
   int64_t run = 0, offset = 0;  // within a period
+  int64_t step = 1;             // from one element of a run to the next
 };
 
 struct SavedTensor {
@@ -37,10 +38,12 @@ struct SavedTensor {
     longshore::for_each_piece(
         periods, std::max<int64_t>(1, most / period), [&](int64_t first, int64_t count) {
           if (parts.size() > 1 && period <= most) return take(in_turns(first, count, read));
-          for (const SavedPart& part : parts)
-            longshore::for_each_piece(count * part.run, most, [&](int64_t from, int64_t values) {
-              take(read(*part.parameter, part.first + first * part.run + from, values));
-            });
+          // One after the other, or together those between whose elements there are others.
+          for (auto part = parts.begin(); part != parts.end(); part += part->step)
+            longshore::for_each_piece(count * part->run, std::max<int64_t>(1, most / part->step),
+                                      [&](int64_t from, int64_t values) {
+                                        take(woven(part, first * part->run + from, values, read));
+                                      });
         });
   }
 
@@ -52,8 +55,22 @@ struct SavedTensor {
       const std::vector<float> own =
           read(*part.parameter, part.first + first * part.run, count * part.run);
       for (int64_t i = 0; i < count; ++i)
-        std::copy_n(own.begin() + i * part.run, part.run,
-                    values.begin() + i * period + part.offset);
+        for (int64_t j = 0; j < part.run; ++j)
+          values[i * period + part.offset + j * part.step] = own[i * part.run + j];
+    }
+    return values;
+  }
+
+  // Of as many parts from that one on as its step.
+  template <class Read>
+  static std::vector<float> woven(std::vector<SavedPart>::const_iterator part, int64_t first,
+                                  int64_t count, Read read) {
+    const int64_t step = part->step;
+    if (step == 1) return read(*part->parameter, part->first + first, count);
+    std::vector<float> values(static_cast<size_t>(count * step));
+    for (int64_t i = 0; i < step; ++i, ++part) {
+      const std::vector<float> own = read(*part->parameter, part->first + first, count);
+      for (int64_t j = 0; j < count; ++j) values[j * step + i] = own[j];
     }
     return values;
   }

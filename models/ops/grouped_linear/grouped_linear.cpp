@@ -43,7 +43,7 @@ bool are_ends(const Type& ends, int64_t experts) { return ends == Type{{experts}
 // --- shape rules
 
 Types infer(const std::any& attrs, std::span<const Type> in) {
-  expect_inputs(in, 3, 3, "grouped_linear");
+  expect_inputs(in, 3, 4, "grouped_linear");
   const Shape &x = in[0].shape, &weight = in[1].shape;
   expect(x.rank() == 2 && weight.rank() == 3 && in[0].dtype == in[1].dtype &&
              x[1] == sizes_of(weight, attrs_of(attrs).layout).k,
@@ -81,6 +81,8 @@ void vjp(Backward& backward, const Node& node) {
     backward.accumulate(grouped_linear_weight_grad_op, attrs, {dy, x, ends}, weight);
   if (backward.wants_gradient(x))
     backward.accumulate(grouped_linear_input_grad_op, node.attrs, {dy, weight, ends}, x);
+  if (node.in.size() == 4 && backward.wants_gradient(node.in[3]))
+    backward.contribute(node.in[3], dy);
 }
 
 // Of all rows, whichever expert's they are; W is read once.
@@ -168,6 +170,7 @@ Matmul forward_product(const Attrs& attrs, std::span<const Type> in, std::span<c
           .ab = in[0].dtype,
           .c = in[0].dtype,
           .b_layout = attrs.layout,
+          .into = in.size() > 3 ? Into::add : Into::overwrite,
           .threads = threads_of(in[0].shape[0], in[1].shape[0])};
 }
 
@@ -310,6 +313,7 @@ const Op grouped_linear_op{.name = "grouped_linear",
                            .vjp = vjp,
                            .cost = cost,
                            .print = print,
+                           .sum_input = 3,
                            .op_class = OpClass::matmul,
                            .cpu = {run_rows_cpu<forward_product>, workspace_cpu<forward_product>},
                            .cuda = {run_composed, workspace_composed},
@@ -339,6 +343,10 @@ const Op grouped_linear_weight_grad_op{
 
 Var grouped_linear(Var x, Var weight, Var ends, Layout layout) {
   return x.trace->emit(grouped_linear_op, Attrs{.layout = layout}, {x, weight, ends})[0];
+}
+
+Var grouped_linear(Var x, Var weight, Var ends, Layout layout, Var sum) {
+  return x.trace->emit(grouped_linear_op, Attrs{.layout = layout}, {x, weight, ends, sum})[0];
 }
 
 }  // namespace longshore::models

@@ -8,12 +8,15 @@
 
 namespace longshore::models {
 
-// (x [M,K], W, ends i32 [E]) -> [M,N]. Ends rise, and the last is M: who makes them sees to that.
+// (x [M,K], W, ends i32 [E] [, sum]) -> [M,N] [+ sum]. Ends rise, and the last is M: who makes them
+// sees to that.
 extern const Op grouped_linear_op;
 extern const Op grouped_linear_input_grad_op;   // (dy [M,N], W, ends [, sum]) -> dx [M,K] [+ sum]
 extern const Op grouped_linear_weight_grad_op;  // (dy, x, ends [, sum]) -> dW [+ sum]
 
 // `layout` of each matrix of W: transposed [N,K], plain [K,N].
 Var grouped_linear(Var x, Var weight, Var ends, Layout layout = Layout::transposed);
+// sum + that
+Var grouped_linear(Var x, Var weight, Var ends, Layout layout, Var sum);
 
 }  // namespace longshore::models

@@ -24,7 +24,7 @@ std::vector<int32_t> ends_of(const GroupedShape& shape) {
   return ends;
 }
 
-// W is used twice, the second time of what the first gives.
+// Where it is square, W is used twice, the second time of what the first gives and added to it.
 OpCase grouped_linear_case(const GroupedShape& shape) {
   const std::vector<int32_t> ends = ends_of(shape);
   const auto experts = static_cast<int64_t>(ends.size());
@@ -42,7 +42,7 @@ OpCase grouped_linear_case(const GroupedShape& shape) {
             Var rows = trace.batch("ends", ints({experts}));
             Var y = grouped_linear(x, w, rows, shape.layout);
             trace.output(y);
-            if (is_square) trace.output(grouped_linear(y, w, rows, shape.layout));
+            if (is_square) trace.output(grouped_linear(y, w, rows, shape.layout, y));
             return trace.finish();
           },
       .integers = {{"ends", at::tensor(ends, at::kInt)}},
@@ -57,7 +57,7 @@ OpCase grouped_linear_case(const GroupedShape& shape) {
               return at::cat(parts);
             };
             std::vector<at::Tensor> out{product(in.at("x"))};
-            if (is_square) out.push_back(product(out[0]));
+            if (is_square) out.push_back(out[0] + product(out[0]));
             return out;
           },
       .adjust = {}};

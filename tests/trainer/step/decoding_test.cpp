@@ -303,7 +303,8 @@ INSTANTIATE_TEST_SUITE_P(Models, DecodingBehindImages,
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(Decoding, AdaptersArePefts) {
-  for (const char* name : {"lora_llama", "lora_gemma2", "lora_phi3"}) {
+  for (const char* name : {"lora_llama", "lora_gemma2", "lora_phi3", "lora_qwen3_moe",
+                           "lora_gpt_oss", "lora_llama4"}) {
     Golden golden(name);
     Loaded loaded(golden.folder, {.with_adapter = true});
     golden.expect("logits", all_logits(loaded, golden), golden.tolerance("logits"));

@@ -89,14 +89,15 @@ struct Loaded {
 // --- tensors
 
 TEST(Adapter, RoundTripGivesPeftsBytes) {
-  for (const char* name : {"lora_llama", "lora_gemma2", "lora_phi3"}) {
+  for (const char* name : {"lora_llama", "lora_gemma2", "lora_phi3", "lora_qwen3_moe",
+                           "lora_gpt_oss", "lora_llama4"}) {
     fs::path golden = golden_folder(name);
     // Masters hold what bfloat16 weights have lost.
     for (models::Dtype dtype : {models::Dtype::float32, models::Dtype::bfloat16}) {
       TemporaryFolder folder;
       Loaded loaded(golden, golden / "adapter", {}, dtype);
       EXPECT_THAT(loaded.said, HasSubstr("adapter: "));
-      write_adapter(folder / "a/b", model_of(golden).lora, "..", loaded.layout, loaded.arguments);
+      write_adapter(folder / "a/b", model_of(golden), "..", loaded.layout, loaded.arguments);
       EXPECT_EQ(data::read_file(folder / "a/b/adapter_model.safetensors"),
                 data::read_file(golden / "adapter/adapter_model.safetensors"));
       // Each key we write is one of peft's, with the value that peft wrote.
@@ -301,7 +302,9 @@ TEST(AdapterConfig, TargetsAreFoundAsPeftFindsThem) {
                               found->alpha);
       }
     // What is written reads as the same.
-    EXPECT_EQ(parse_adapter_config(write_adapter_config(config, ""), {.layers = 12}), config)
+    EXPECT_EQ(
+        parse_adapter_config(write_adapter_config(config, models::kLlama, ""), {.layers = 12}),
+        config)
         << text;
     return text;
   };
@@ -346,7 +349,8 @@ TEST(AdapterConfig, RankStabilizedAdaptersHaveAnotherScale) {
   const LoraConfig config = parse_adapter_config(object.dump(), {.layers = 2});
   EXPECT_EQ(config.scale({.rank = 4, .alpha = 8}), 4);
   EXPECT_EQ(config.scale({.rank = 16, .alpha = 8}), 2);
-  EXPECT_EQ(parse_adapter_config(write_adapter_config(config, ""), {.layers = 2}), config);
+  EXPECT_EQ(parse_adapter_config(write_adapter_config(config, models::kLlama, ""), {.layers = 2}),
+            config);
 }
 
 TEST(AdapterConfig, AllThatIsWrongIsListedAtOnce) {

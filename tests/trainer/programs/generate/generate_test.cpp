@@ -69,7 +69,7 @@ class Models {
                                        values.data(),
                                        static_cast<int64_t>(values.size() * sizeof(float)));
     }
-    write_adapter(folder / "adapter", adapted.lora, "", weights.layout, weights.arguments);
+    write_adapter(folder / "adapter", adapted, "", weights.layout, weights.arguments);
   }
 
   TemporaryFolder folder;

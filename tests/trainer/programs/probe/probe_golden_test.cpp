@@ -222,8 +222,9 @@ TEST_P(LoraGoldens, EveryTensorIsPefts) {
 
 // The variants: another scale; ranks and alphas of single modules; adapters in some layers.
 INSTANTIATE_TEST_SUITE_P(Models, LoraGoldens,
-                         testing::Values("lora_llama", "lora_gemma2", "lora_phi3",
-                                         "lora_variants/rslora", "lora_variants/patterns",
+                         testing::Values("lora_llama", "lora_gemma2", "lora_phi3", "lora_qwen3_moe",
+                                         "lora_gpt_oss", "lora_llama4", "lora_variants/rslora",
+                                         "lora_variants/patterns",
                                          "lora_variants/layers_to_transform"),
                          [](const auto& info) {
                            return std::filesystem::path(info.param).filename().string();

@@ -1,0 +1,11 @@
+// How matrices and biases of a model start, and which of them decay.
+#pragma once
+
+#include "models/ir/program.h"
+
+namespace longshore::models {
+
+inline const Weight kMatrix{.init = {Init::Kind::normal, 0.02}};  // its standard deviation
+inline const Weight kBias{.decay = Decay::no, .init = {Init::Kind::zeros}};
+
+}  // namespace longshore::models
