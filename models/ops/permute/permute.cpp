@@ -11,7 +11,9 @@
 #include "models/ir/backward.h"
 #include "models/ir/infer.h"
 #include "models/ops/kernels/aten.h"
+#include "models/ops/kernels/custom_kernel.h"
 #include "models/ops/kernels/simd.h"
+#include "models/ops/permute/permute_kernels.h"
 
 namespace longshore::models {
 namespace {
@@ -303,33 +305,103 @@ int64_t workspace_combine_grad_composed(const std::any&, std::span<const Type> i
   return 4 * wide_bytes(in[1]) + kOfRow * in[1].shape[0] + (1 << 14);
 }
 
+// --- custom kernels on CUDA
+
+// Numbers [runs, experts].
+int64_t workspace_group(const std::any& attrs, std::span<const Type> in, std::span<const Type>) {
+  return ceil_div(in[0].shape.count(), kGroupRun) * count_of(attrs) * size_bytes(Dtype::int32);
+}
+
+SumTokensArguments sum_arguments(const KernelCall& call, const Ref& places) {
+  return {.dtype = call.out[0].type.dtype,
+          .tokens = places.type.shape.rows(),
+          .taken = places.type.shape.back(),
+          .width = call.out[0].type.shape.back(),
+          .y = call.in[0].data,
+          .places = places.as<int32_t>(),
+          .weights = nullptr,
+          .so_far = nullptr,
+          .out = call.out[0].data};
+}
+
 }  // namespace
 
-const Op group_by_expert_op{.name = "group_by_expert",
-                            .infer = infer_group,
-                            .cost = cost_group,
-                            .print = print_group,
-                            .cpu = {run_group_cpu},
-                            .cuda = {run_group_composed, workspace_group_composed},
-                            .reference = {run_group_composed}};
+GroupByExpertArguments group_by_expert_arguments(const KernelCall& call) {
+  return {.rows = call.in[0].type.shape.count(),
+          .experts = count_of(call.attrs),
+          .expert = call.in[0].as<int32_t>(),
+          .order = call.out[0].as<int32_t>(),
+          .places = call.out[1].as<int32_t>(),
+          .ends = call.out[2].as<int32_t>(),
+          .next = reinterpret_cast<int32_t*>(call.workspace.data())};
+}
 
-const Op permute_tokens_op{.name = "permute_tokens",
-                           .infer = infer_permute,
-                           .vjp = vjp_permute,
-                           .cost = cost_permute,
-                           .recompute_cost = RecomputeCost::low,
-                           .cpu = {run_permute_cpu},
-                           .cuda = {run_permute_composed, workspace_permute_composed},
-                           .reference = {run_permute_composed}};
+PermuteArguments permute_tokens_arguments(const KernelCall& call) {
+  return {.dtype = call.out[0].type.dtype,
+          .rows = call.out[0].type.shape[0],
+          .taken = call.in[2].type.shape.back(),
+          .width = call.out[0].type.shape[1],
+          .x = call.in[0].data,
+          .order = call.in[1].as<int32_t>(),
+          .out = call.out[0].data};
+}
 
-const Op permute_tokens_grad_op{.name = "permute_tokens_grad",
-                                .infer = infer_permute_grad,
-                                .cost = cost_sum,
-                                .sum_input = 2,
-                                .recompute_cost = RecomputeCost::low,
-                                .cpu = {run_permute_grad_cpu},
-                                .cuda = {run_permute_grad_composed, workspace_sum_composed},
-                                .reference = {run_permute_grad_composed}};
+SumTokensArguments permute_tokens_grad_arguments(const KernelCall& call) {
+  SumTokensArguments arguments = sum_arguments(call, call.in[1]);
+  if (call.in.size() > 2) arguments.so_far = call.in[2].data;
+  return arguments;
+}
+
+SumTokensArguments combine_tokens_arguments(const KernelCall& call) {
+  SumTokensArguments arguments = sum_arguments(call, call.in[3]);
+  arguments.weights = call.in[1].as<float>();
+  return arguments;
+}
+
+CombineGradArguments combine_tokens_grad_arguments(const KernelCall& call) {
+  return {.dtype = call.out[0].type.dtype,
+          .rows = call.out[0].type.shape[0],
+          .taken = call.in[2].type.shape.back(),
+          .width = call.out[0].type.shape[1],
+          .dout = call.in[0].data,
+          .y = call.in[1].data,
+          .weights = call.in[2].as<float>(),
+          .order = call.in[3].as<int32_t>(),
+          .dy = call.out[0].data,
+          .dweights = call.out[1].as<float>()};
+}
+
+const Op group_by_expert_op{
+    .name = "group_by_expert",
+    .infer = infer_group,
+    .cost = cost_group,
+    .print = print_group,
+    .cpu = {run_group_cpu},
+    .cuda = {custom_kernel<launch_group_by_expert, group_by_expert_arguments>(), workspace_group},
+    .cuda_composed = {run_group_composed, workspace_group_composed},
+    .reference = {run_group_composed}};
+
+const Op permute_tokens_op{
+    .name = "permute_tokens",
+    .infer = infer_permute,
+    .vjp = vjp_permute,
+    .cost = cost_permute,
+    .recompute_cost = RecomputeCost::low,
+    .cpu = {run_permute_cpu},
+    .cuda = {custom_kernel<launch_permute_tokens, permute_tokens_arguments>()},
+    .cuda_composed = {run_permute_composed, workspace_permute_composed},
+    .reference = {run_permute_composed}};
+
+const Op permute_tokens_grad_op{
+    .name = "permute_tokens_grad",
+    .infer = infer_permute_grad,
+    .cost = cost_sum,
+    .sum_input = 2,
+    .recompute_cost = RecomputeCost::low,
+    .cpu = {run_permute_grad_cpu},
+    .cuda = {custom_kernel<launch_sum_tokens, permute_tokens_grad_arguments>()},
+    .cuda_composed = {run_permute_grad_composed, workspace_sum_composed},
+    .reference = {run_permute_grad_composed}};
 
 const Op combine_tokens_op{.name = "combine_tokens",
                            .infer = infer_combine,
@@ -337,7 +409,8 @@ const Op combine_tokens_op{.name = "combine_tokens",
                            .cost = cost_sum,
                            .recompute_cost = RecomputeCost::low,
                            .cpu = {run_combine_cpu},
-                           .cuda = {run_combine_composed, workspace_sum_composed},
+                           .cuda = {custom_kernel<launch_sum_tokens, combine_tokens_arguments>()},
+                           .cuda_composed = {run_combine_composed, workspace_sum_composed},
                            .reference = {run_combine_composed}};
 
 const Op combine_tokens_grad_op{
@@ -345,7 +418,8 @@ const Op combine_tokens_grad_op{
     .infer = infer_combine_grad,
     .cost = cost_combine_grad,
     .cpu = {run_combine_grad_cpu},
-    .cuda = {run_combine_grad_composed, workspace_combine_grad_composed},
+    .cuda = {custom_kernel<launch_combine_tokens_grad, combine_tokens_grad_arguments>()},
+    .cuda_composed = {run_combine_grad_composed, workspace_combine_grad_composed},
     .reference = {run_combine_grad_composed}};
 
 Grouping group_by_expert(Var experts, int64_t count) {

@@ -11,7 +11,9 @@
 #include "models/ir/backward.h"
 #include "models/ir/infer.h"
 #include "models/ops/kernels/aten.h"
+#include "models/ops/kernels/custom_kernel.h"
 #include "models/ops/kernels/simd.h"
+#include "models/ops/router/router_kernels.h"
 
 namespace longshore::models {
 namespace {
@@ -207,13 +209,43 @@ int64_t workspace_composed(const std::any&, std::span<const Type> in, std::span<
 
 }  // namespace
 
+RouterArguments router_arguments(const KernelCall& call) {
+  const RouterOptions& o = options_of(call.attrs);
+  const Ref& logits = call.in[0];
+  return {.dtype = logits.type.dtype,
+          .score = o.score,
+          .normalized = o.normalized,
+          .tokens = logits.type.shape.rows(),
+          .experts = logits.type.shape.back(),
+          .taken = o.experts_per_token,
+          .logits = logits.data,
+          .weights = call.out[0].as<float>(),
+          .chosen = call.out[1].as<int32_t>()};
+}
+
+RouterGradArguments router_grad_arguments(const KernelCall& call) {
+  const RouterOptions& o = options_of(call.attrs);
+  const Ref& logits = call.in[1];
+  return {.dtype = logits.type.dtype,
+          .score = o.score,
+          .normalized = o.normalized,
+          .tokens = logits.type.shape.rows(),
+          .experts = logits.type.shape.back(),
+          .taken = o.experts_per_token,
+          .dweights = call.in[0].as<float>(),
+          .logits = logits.data,
+          .chosen = call.in[2].as<int32_t>(),
+          .dlogits = call.out[0].data};
+}
+
 const Op router_op{.name = "router",
                    .infer = infer,
                    .vjp = vjp,
                    .cost = cost,
                    .print = print,
                    .cpu = {run_cpu},
-                   .cuda = {run_composed, workspace_composed},
+                   .cuda = {custom_kernel<launch_router, router_arguments>()},
+                   .cuda_composed = {run_composed, workspace_composed},
                    .reference = {run_composed}};
 
 const Op router_grad_op{.name = "router_grad",
@@ -221,7 +253,8 @@ const Op router_grad_op{.name = "router_grad",
                         .cost = cost,
                         .print = print,
                         .cpu = {run_grad_cpu},
-                        .cuda = {run_grad_composed, workspace_composed},
+                        .cuda = {custom_kernel<launch_router_grad, router_grad_arguments>()},
+                        .cuda_composed = {run_grad_composed, workspace_composed},
                         .reference = {run_grad_composed}};
 
 Routing router(Var logits, const RouterOptions& options) {

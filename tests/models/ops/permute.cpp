@@ -6,8 +6,10 @@
 #include "models/ir/infer.h"
 #include "models/ir/trace.h"
 #include "models/ops/gelu.h"
+#include "models/ops/permute/permute_kernels.h"
 #include "tests/models/op_records.h"
 #include "tests/models/ops/case_parts.h"
+#include "tests/models/ops/emulated.h"
 #include "tests/models/plain.h"
 #include "tests/models/random_inputs.h"
 
@@ -58,11 +60,21 @@ std::vector<OpCase> large() {
 }
 
 constexpr OpTraits kOps[] = {
-    {.op = &group_by_expert_op, .tolerance = {}},
-    {.op = &permute_tokens_op, .tolerance = {0, 0}},
-    {.op = &permute_tokens_grad_op, .tolerance = {1e-6, kRounding}},
-    {.op = &combine_tokens_op, .tolerance = {1e-6, kRounding}},
-    {.op = &combine_tokens_grad_op, .tolerance = {1e-6, kRounding}},
+    {.op = &group_by_expert_op,
+     .tolerance = {},
+     .emulated = emulated_launch<group_by_expert_arguments>()},
+    {.op = &permute_tokens_op,
+     .tolerance = {0, 0},
+     .emulated = emulated_launch<permute_tokens_arguments>()},
+    {.op = &permute_tokens_grad_op,
+     .tolerance = {1e-6, kRounding},
+     .emulated = emulated_launch<permute_tokens_grad_arguments>()},
+    {.op = &combine_tokens_op,
+     .tolerance = {1e-6, kRounding},
+     .emulated = emulated_launch<combine_tokens_arguments>()},
+    {.op = &combine_tokens_grad_op,
+     .tolerance = {1e-6, kRounding},
+     .emulated = emulated_launch<combine_tokens_grad_arguments>()},
 };
 
 }  // namespace

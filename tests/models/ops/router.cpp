@@ -6,8 +6,10 @@
 #include <ATen/ops/sort.h>
 
 #include "models/ir/trace.h"
+#include "models/ops/router/router_kernels.h"
 #include "tests/models/op_records.h"
 #include "tests/models/ops/case_parts.h"
+#include "tests/models/ops/emulated.h"
 
 namespace longshore::models {
 namespace {
@@ -47,8 +49,16 @@ std::vector<OpCase> small() {
   };
 }
 
+// Many are equal.
+OpCase with_whole_logits(OpCase op_case) {
+  op_case.name += ", whole logits";
+  op_case.adjust = [](Tensors& inputs) { inputs.at("logits").round_(); };
+  return op_case;
+}
+
 std::vector<OpCase> large() {
   return {
+      with_whole_logits(router_case(1, 70, 40, {.experts_per_token = 5})),
       router_case(2, 111, 128, {.experts_per_token = 8}),
       router_case(1, 130, 61, {.experts_per_token = 4, .normalized = false}),
       router_case(3, 41, 16, {.experts_per_token = 1, .score = RouterScore::sigmoid}),
@@ -56,8 +66,10 @@ std::vector<OpCase> large() {
 }
 
 constexpr OpTraits kOps[] = {
-    {.op = &router_op, .tolerance = {2e-6, 2e-6}},
-    {.op = &router_grad_op, .tolerance = {5e-6, kRounding}},
+    {.op = &router_op, .tolerance = {2e-6, 2e-6}, .emulated = emulated_launch<router_arguments>()},
+    {.op = &router_grad_op,
+     .tolerance = {5e-6, kRounding},
+     .emulated = emulated_launch<router_grad_arguments>()},
 };
 
 }  // namespace
