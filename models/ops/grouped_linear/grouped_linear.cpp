@@ -10,7 +10,9 @@
 
 #include "models/ir/backward.h"
 #include "models/ir/infer.h"
+#include "models/ops/grouped_linear/grouped_linear_kernels.h"
 #include "models/ops/kernels/aten.h"
+#include "models/ops/kernels/custom_kernel.h"
 #include "models/ops/kernels/onednn_matmul.h"
 #include "models/ops/kernels/simd.h"
 
@@ -308,6 +310,53 @@ int64_t workspace_composed(const std::any&, std::span<const Type> in, std::span<
 
 }  // namespace
 
+GroupedRowsArguments grouped_linear_arguments(const KernelCall& call) {
+  const Layout layout = attrs_of(call.attrs).layout;
+  const auto [n, k] = sizes_of(call.in[1].type.shape, layout);
+  return {.dtype = call.out[0].type.dtype,
+          .rows = call.in[0].type.shape[0],
+          .n = n,
+          .k = k,
+          .experts = call.in[2].type.shape[0],
+          .a = call.in[0].data,
+          .b = call.in[1].data,
+          .b_layout = layout,
+          .ends = call.in[2].as<int32_t>(),
+          .so_far = nullptr,
+          .c = call.out[0].data};
+}
+
+GroupedRowsArguments grouped_linear_input_grad_arguments(const KernelCall& call) {
+  const Layout layout = attrs_of(call.attrs).layout;
+  const auto [n, k] = sizes_of(call.in[1].type.shape, layout);
+  return {.dtype = call.out[0].type.dtype,
+          .rows = call.in[0].type.shape[0],
+          .n = k,
+          .k = n,
+          .experts = call.in[2].type.shape[0],
+          .a = call.in[0].data,
+          .b = call.in[1].data,
+          .b_layout = layout == Layout::plain ? Layout::transposed : Layout::plain,
+          .ends = call.in[2].as<int32_t>(),
+          .so_far = call.in.size() > 3 ? call.in[3].data : nullptr,
+          .c = call.out[0].data};
+}
+
+GroupedWeightsArguments grouped_linear_weight_grad_arguments(const KernelCall& call) {
+  const bool is_plain = attrs_of(call.attrs).layout == Layout::plain;
+  const Ref &a = call.in[is_plain ? 1 : 0], &b = call.in[is_plain ? 0 : 1];
+  return {.dtype = a.type.dtype,
+          .rows = a.type.shape[0],
+          .m = a.type.shape[1],
+          .n = b.type.shape[1],
+          .experts = call.in[2].type.shape[0],
+          .a = a.data,
+          .b = b.data,
+          .ends = call.in[2].as<int32_t>(),
+          .so_far = call.in.size() > 3 ? call.in[3].as<float>() : nullptr,
+          .c = call.out[0].as<float>()};
+}
+
 const Op grouped_linear_op{.name = "grouped_linear",
                            .infer = infer,
                            .vjp = vjp,
@@ -316,7 +365,8 @@ const Op grouped_linear_op{.name = "grouped_linear",
                            .sum_input = 3,
                            .op_class = OpClass::matmul,
                            .cpu = {run_rows_cpu<forward_product>, workspace_cpu<forward_product>},
-                           .cuda = {run_composed, workspace_composed},
+                           .cuda = {custom_kernel<launch_grouped_rows, grouped_linear_arguments>()},
+                           .cuda_composed = {run_composed, workspace_composed},
                            .reference = {run_composed}};
 
 const Op grouped_linear_input_grad_op{
@@ -327,7 +377,8 @@ const Op grouped_linear_input_grad_op{
     .sum_input = 3,
     .op_class = OpClass::matmul,
     .cpu = {run_rows_cpu<input_grad_product>, workspace_cpu<input_grad_product>},
-    .cuda = {run_input_grad_composed, workspace_composed},
+    .cuda = {custom_kernel<launch_grouped_rows, grouped_linear_input_grad_arguments>()},
+    .cuda_composed = {run_input_grad_composed, workspace_composed},
     .reference = {run_input_grad_composed}};
 
 const Op grouped_linear_weight_grad_op{
@@ -338,7 +389,8 @@ const Op grouped_linear_weight_grad_op{
     .sum_input = 3,
     .op_class = OpClass::matmul,
     .cpu = {run_weight_grad_cpu, workspace_cpu<weight_grad_product>},
-    .cuda = {run_weight_grad_composed, workspace_composed},
+    .cuda = {custom_kernel<launch_grouped_weights, grouped_linear_weight_grad_arguments>()},
+    .cuda_composed = {run_weight_grad_composed, workspace_composed},
     .reference = {run_weight_grad_composed}};
 
 Var grouped_linear(Var x, Var weight, Var ends, Layout layout) {

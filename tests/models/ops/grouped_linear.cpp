@@ -5,8 +5,10 @@
 #include <ATen/ops/tensor.h>
 
 #include "models/ir/trace.h"
+#include "models/ops/grouped_linear/grouped_linear_kernels.h"
 #include "tests/models/op_records.h"
 #include "tests/models/ops/case_parts.h"
+#include "tests/models/ops/emulated.h"
 
 namespace longshore::models {
 namespace {
@@ -81,9 +83,15 @@ std::vector<OpCase> large() {
 }
 
 constexpr OpTraits kOps[] = {
-    {.op = &grouped_linear_op, .tolerance = {1e-5, kRounding}},
-    {.op = &grouped_linear_input_grad_op, .tolerance = {1e-5, kRounding}},
-    {.op = &grouped_linear_weight_grad_op, .tolerance = {1e-5, 1e-5}},
+    {.op = &grouped_linear_op,
+     .tolerance = {1e-5, kRounding},
+     .emulated = emulated_launch<grouped_linear_arguments>()},
+    {.op = &grouped_linear_input_grad_op,
+     .tolerance = {1e-5, kRounding},
+     .emulated = emulated_launch<grouped_linear_input_grad_arguments>()},
+    {.op = &grouped_linear_weight_grad_op,
+     .tolerance = {1e-5, 1e-5},
+     .emulated = emulated_launch<grouped_linear_weight_grad_arguments>()},
 };
 
 }  // namespace
