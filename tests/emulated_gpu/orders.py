@@ -61,6 +61,8 @@ SETTINGS = [
         "remat_policy=minimal_offloaded", HOST["optimizer"], "model_type=gemma2", "attn_logits_soft_cap=50",
         "final_logits_soft_cap=30", "sliding_window_size=12", "full_attention_period=2", "query_pre_attn_scalar=16",
         "logits_via_embedding=true", "eval_interval=2", "eval_steps=1", *SAVED], on_documents=True),
+    Setting("experts", ["remat_policy=minimal_offloaded", HOST["optimizer"], "model_type=qwen3_moe", "num_experts=8",
+                        "num_experts_per_tok=2", "base_moe_mlp_dim=48", "load_balance_loss_weight=0.01", *NOT_SAVED]),
 ]
 
 

@@ -116,10 +116,6 @@ models::Model unmasked_model(const Config& config, models::Target target) {
 }  // namespace
 
 models::Model make_model(const Config& config, models::Target target) {
-  if (config.model.experts > 0 && models::is_cuda(target))
-    throw ConfigError(location(config, "num_experts") + ": found " +
-                      std::to_string(config.model.experts) +
-                      ", expected none on a GPU: experts are for the CPU so far");
   models::Model model = unmasked_model(config, target);
   apply_mask(config, model);
   return model;

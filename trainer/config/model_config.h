@@ -19,8 +19,7 @@ void require_dtype(const Config& config, models::Target target);
 
 models::DecoderConfig decoder_config(const Config& config, models::Target target);
 
-// The model of any model_type. trainable_parameters_mask has been applied to it. Throws ConfigError
-// for experts on a GPU.
+// The model of any model_type. trainable_parameters_mask has been applied to it.
 models::Model make_model(const Config& config, models::Target target);
 
 }  // namespace longshore::trainer
