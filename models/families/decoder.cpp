@@ -462,7 +462,7 @@ struct RouterOutputs {
   std::optional<Var> sums;  // for later layers, [2,E]
 };
 
-constexpr const char* kRouterSums = "router_sums";
+constexpr const char* kRouterSums = "routed_so_far";
 
 int64_t layers_with_experts(const DecoderConfig& c) {
   int64_t layers = 0;

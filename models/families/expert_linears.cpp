@@ -69,7 +69,7 @@ class ExpertAdapter {
   // product + what it gives of what it has read.
   Var add(Var has_read, const ExpertRows& x, const Linear& linear, Var product) const {
     const bool is_section = is_joint(linear);
-    const std::string& name = is_section ? linear.module : module_;
+    const std::string name = is_section ? without_number(linear.module) : module_;
     const int64_t rank = product_.rank, out = linear.out;
     std::optional<SavedSection> saved;
     if (b_reads()) {

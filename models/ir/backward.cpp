@@ -22,7 +22,7 @@ Backward::Backward(const Program& forward, const BackwardOptions& options)
 
   for (const Output& output : forward.outputs) {
     const Value& value = forward[output.value];
-    if (!value.needs_gradient) {
+    if (!value.needs_gradient || output.role == OutputRole::expert_load) {
       result_.cotangents.push_back({});
       continue;
     }

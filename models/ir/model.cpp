@@ -254,17 +254,22 @@ void connect(Model& model) {
 void set_trainable(Model& model, const std::function<bool(const std::string&)>& trains) {
   for (Stage& stage : model.stages) {
     std::vector<Program> programs;
-    std::map<std::pair<std::string, std::vector<bool>>, int> kinds;  // program's name, what trains
+    using Trained = std::vector<std::vector<bool>>;        // of each weight its tensors
+    std::map<std::pair<std::string, Trained>, int> kinds;  // by the program's name too
     for (size_t layer = 0; layer < stage.layers.size(); ++layer) {
       int& kind = stage.layers[layer];
       Program program = stage.programs[kind];
-      std::vector<bool> trained;
+      Trained trained;
       for (ValueId id : program.inputs_from(Source::weight)) {
         Value& value = program[id];
-        value.needs_gradient = !value.weight->never_trains &&
-                               trains(saved_names(stage, static_cast<int>(layer), value)[0]);
+        std::vector<bool>& tensors = trained.emplace_back();
+        for (const std::string& name : saved_names(stage, static_cast<int>(layer), value))
+          tensors.push_back(!value.weight->never_trains && trains(name));
+        const auto count = std::ranges::count(tensors, true);
+        value.needs_gradient = count > 0;
         value.weight->trainable = value.needs_gradient ? Trainable::yes : Trainable::no;
-        trained.push_back(value.needs_gradient);
+        const bool are_some = count > 0 && count < std::ssize(tensors);
+        value.weight->trained_slices = are_some ? tensors : std::vector<bool>{};
       }
       auto [known, is_new] =
           kinds.try_emplace({program.name, trained}, static_cast<int>(programs.size()));
@@ -343,7 +348,11 @@ ParameterCount count_parameters(const Model& model) {
         if (!seen.insert(weight_name(stage, static_cast<int>(layer), value)).second) continue;
         const int64_t elements = tensor_shape(value.type.shape, value.weight->split).count();
         count.all += elements;
-        if (value.weight->trainable == Trainable::yes) count.trainable += elements;
+        if (value.weight->trainable == Trainable::no) continue;
+        const std::vector<bool>& slices = value.weight->trained_slices;
+        count.trainable += slices.empty()
+                               ? elements
+                               : elements / std::ssize(slices) * std::ranges::count(slices, true);
       }
     }
   return count;

@@ -78,8 +78,9 @@ std::vector<std::string> labels(const Model& model,
 // trains anything.
 void connect(Model& model);
 
-// Trains the parameters that `trains` says, by the first of saved_names, and freezes all others.
-// Layers of a scan that do not train the same weights get kinds of their own. Connects the model.
+// Trains the parameters that `trains` says, by saved_names, and freezes all others; of one that is
+// several tensors there, those. Layers of a scan that do not train the same weights get kinds of
+// their own. Connects the model.
 void set_trainable(Model& model, const std::function<bool(const std::string&)>& trains);
 
 // The model with only `layers` layers of its main stage: those in a row of which most train

@@ -8,7 +8,7 @@ const char* name(Target target) {
 }
 
 const char* name(OpClass op_class) {
-  static constexpr std::array kNames{"memory", "matmul", "attention"};
+  static constexpr std::array kNames{"memory", "matmul", "attention", "grouped"};
   return kNames[static_cast<size_t>(op_class)];
 }
 

@@ -28,6 +28,7 @@ using Types = std::vector<Type>;
 struct Cost {
   double flops = 0;
   double bytes = 0;
+  double rows = 0;  // of OpClass::grouped: of an expert on average, by which their rate is known
 };
 
 // A plain reference to memory of a known type; who owns it is the executor's business.
@@ -92,9 +93,11 @@ struct Reuse {
 // kept when what they read is kept anyway.
 enum class RecomputeCost : uint8_t { low, high };
 
-// What limits an op, and so how its time is estimated: products, attention, or memory traffic.
-enum class OpClass : uint8_t { memory, matmul, attention };
-inline constexpr std::array kOpClasses{OpClass::memory, OpClass::matmul, OpClass::attention};
+// What limits an op, and so how its time is estimated: products, attention, products of experts'
+// rows, or memory traffic.
+enum class OpClass : uint8_t { memory, matmul, attention, grouped };
+inline constexpr std::array kOpClasses{OpClass::memory, OpClass::matmul, OpClass::attention,
+                                       OpClass::grouped};
 
 const char* name(OpClass op_class);
 

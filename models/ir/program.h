@@ -78,6 +78,8 @@ struct WeightAdapter {
 struct Weight {
   Trainable trainable = Trainable::yes;
   bool never_trains = false;  // whatever is said to train: a number that a model only keeps
+  // Which of its first dimension train, where some do and some do not: those of single experts.
+  std::vector<bool> trained_slices = {};
   Decay decay = Decay::yes;
   Init init;
   std::optional<Split> split = {};

@@ -30,6 +30,13 @@ const RateCurve* find(const RateCurves& curves, Lane lane, const models::Op& op,
   return find(curves, {of_op + suffix, of_op, of_class + suffix, of_class});
 }
 
+// Where a profile has no rates of experts' products, they are products like others.
+const RateCurve* find_of_products(const RateCurves& curves, Lane lane, models::Dtype dtype) {
+  const std::string prefix = lane == Lane::host_compute ? "host." : "";
+  const std::string of_class = prefix + name(models::OpClass::matmul);
+  return find(curves, {of_class + "." + models::name(dtype), of_class});
+}
+
 double seconds(const RateCurve* curve, double size) {
   return curve && size > 0 ? size / curve->at(size) : 0;
 }
@@ -67,9 +74,15 @@ double Hardware::kernel_seconds(Lane lane, const models::Op& op, const std::any&
                                 std::span<const models::Type> out) const {
   models::Cost cost = op.cost(attrs, in, out);
   models::Dtype dtype = in.empty() ? out[0].dtype : in[0].dtype;
-  return launch_seconds +
-         std::max(seconds(find(flops_per_second, lane, op, attrs, dtype), cost.flops),
-                  seconds(find(bytes_per_second, lane, op, attrs, dtype), cost.bytes));
+  const RateCurve *flops_rate = find(flops_per_second, lane, op, attrs, dtype),
+                  *bytes_rate = find(bytes_per_second, lane, op, attrs, dtype);
+  const bool is_grouped = op.op_class == models::OpClass::grouped;
+  if (is_grouped && !bytes_rate) bytes_rate = find_of_products(bytes_per_second, lane, dtype);
+  const double of_flops = is_grouped && flops_rate ? cost.flops / flops_rate->at(cost.rows)
+                          : is_grouped
+                              ? seconds(find_of_products(flops_per_second, lane, dtype), cost.flops)
+                              : seconds(flops_rate, cost.flops);
+  return launch_seconds + std::max(of_flops, seconds(bytes_rate, cost.bytes));
 }
 
 double Hardware::fetch_seconds(int64_t bytes) const {

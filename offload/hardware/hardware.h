@@ -60,9 +60,11 @@ struct Hardware {
   // bytes of its operands at theirs. The rate curves of a kernel are those of its op and dtype
   // ("linear.bf16"), else of its op ("linear"), else of its class and dtype ("matmul.bf16"), else
   // of its class ("matmul"). Those of an op's variant ("attention_grad_any_order.bf16") come before
-  // them. The names for kernels on the host begin with "host.".
+  // them. The names for kernels on the host begin with "host.". The FLOP/s of products of experts
+  // ("grouped") are by the rows of an expert, on average; where there are none, by those of
+  // "matmul".
   double launch_seconds = 0;                          // seconds, of copies and collectives too
-  std::map<std::string, RateCurve> flops_per_second;  // FLOP/s by FLOPs
+  std::map<std::string, RateCurve> flops_per_second;  // FLOP/s by FLOPs, or by rows
   std::map<std::string, RateCurve> bytes_per_second;  // bytes/s by bytes
 
   // These rates hold for operands in the cache. The cache has the `cache_bytes` that were used

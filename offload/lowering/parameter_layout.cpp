@@ -45,17 +45,34 @@ std::vector<Copy> Bucket::copies() const {
   return copies;
 }
 
+std::vector<ElementRange> Parameter::trained_ranges() const {
+  const int64_t all = type.shape.count();
+  if (weight.trained_slices.empty()) return {{0, all}};
+  const int64_t slice = all / std::ssize(weight.trained_slices);
+  std::vector<ElementRange> ranges;
+  for (int64_t i = 0; i < std::ssize(weight.trained_slices); ++i) {
+    if (!weight.trained_slices[i]) continue;
+    if (!ranges.empty() && ranges.back().end() == i * slice)
+      ranges.back().count += slice;
+    else
+      ranges.push_back({i * slice, slice});
+  }
+  return ranges;
+}
+
 std::vector<DecayRange> Bucket::decay_ranges() const {
   std::vector<DecayRange> ranges;
-  for (const Parameter& parameter : parameters) {
-    const auto [first, count] = common(updated, {parameter.offset, parameter.type.shape.count()});
-    if (count == 0) continue;
-    if (!ranges.empty() && ranges.back().decay == parameter.weight.decay &&
-        ranges.back().offset + ranges.back().count == first)
-      ranges.back().count += count;
-    else
-      ranges.push_back({first, count, parameter.weight.decay});
-  }
+  for (const Parameter& parameter : parameters)
+    for (const ElementRange& trained : parameter.trained_ranges()) {
+      const auto [first, count] =
+          common(updated, {parameter.offset + trained.first, trained.count});
+      if (count == 0) continue;
+      if (!ranges.empty() && ranges.back().decay == parameter.weight.decay &&
+          ranges.back().offset + ranges.back().count == first)
+        ranges.back().count += count;
+      else
+        ranges.push_back({first, count, parameter.weight.decay});
+    }
   return ranges;
 }
 
@@ -181,7 +198,20 @@ class LayoutBuilder {
                         std::to_string(block));
   }
 
+  // Updates are of whole blocks.
+  static void check_slices(const Parameter& parameter) {
+    const int64_t slices = std::ssize(parameter.weight.trained_slices);
+    if (slices == 0) return;
+    const int64_t elements = parameter.type.shape.count() / slices;
+    if (elements % kParameterAlignment != 0)
+      throw ConfigError(parameter.name + ": found some of its " + std::to_string(slices) +
+                        " experts that train, of " + std::to_string(elements) +
+                        " elements each; expected all or none, or a multiple of " +
+                        std::to_string(kParameterAlignment));
+  }
+
   void add(const Parameter& parameter, Bucket& bucket) const {
+    check_slices(parameter);
     bucket.dtype = parameter.type.dtype;
     bucket.weight_dtype = bucket.trainable == Trainable::yes ? options_.weight_dtype : bucket.dtype;
     if (size_bytes(bucket.dtype) > size_bytes(bucket.weight_dtype))

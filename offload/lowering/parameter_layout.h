@@ -96,6 +96,8 @@ struct Parameter {
   std::vector<std::string> tensors{name};  // of checkpoints: models::saved_names
   int64_t offset = 0;                      // elements from the bucket's start
 
+  // What of it trains, from its start, if it does.
+  std::vector<ElementRange> trained_ranges() const;
   // As checkpoints have it, or its rows of a tensor.
   models::Shape tensor_shape() const {
     return weight.saved_shape.value_or(models::tensor_shape(type.shape, weight.split));
@@ -122,7 +124,7 @@ struct Bucket {
   ElementRange held;     // what this device has of the compute weights
   ElementRange updated;  // what of that it updates: all, or its share among the replicas
 
-  // The ranges of the part that is updated here.
+  // The ranges of the part that is updated here, without what does not train.
   std::vector<DecayRange> decay_ranges() const;
   bool has(Copy copy) const;
   std::vector<Copy> copies() const;  // all that it has
@@ -156,7 +158,7 @@ struct ParameterLayout {
 // Throws InternalError when compute weights are wider than the weights that are trained, when there
 // are optimizers, but none for a parameter, and when a parameter is not split over all devices of
 // an axis, or over fsdp, which divides buckets. Throws ConfigError where parts would share a scale
-// of 8-bit states.
+// of 8-bit states, and where experts of which some train do not have whole blocks of elements.
 ParameterLayout lay_out(const models::Model& model, const LayoutOptions& options = {});
 
 // The same with everything held by one device: of what is split, one part's bucket after the other.

@@ -41,6 +41,9 @@ trainer::Config llama(const Size& size, const std::string& dtype,
       "max_target_length: {6}\nper_device_batch_size: {7}\ndtype: {8}\nbackend: cpu\n",
       size.width, size.layers, size.width / 64, std::max<int64_t>(1, size.width / 256), size.ffn,
       size.vocabulary, size.length, size.batch, dtype);
+  if (size.experts > 0)
+    text += fmt::format("model_type: mixtral\nnum_experts: {}\nnum_experts_per_tok: {}\n",
+                        size.experts, size.experts_per_token);
   return trainer::load_config_text(text, "bench.yml", keys, trainer::default_configs_directory());
 }
 

@@ -36,10 +36,11 @@ class Contender {
   double loss_ = 0;
 };
 
-// A Llama of that size, on the CPU.
+// A Llama of that size, or with experts a Mixtral, on the CPU.
 struct Size {
   int64_t width, layers, length, batch;
   int64_t ffn = 11 * width / 4, vocabulary = 8192;
+  int64_t experts = 0, experts_per_token = 2;
 };
 trainer::Config llama(const Size& size, const std::string& dtype,
                       const std::vector<std::string>& keys);

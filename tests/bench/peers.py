@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
 """Training steps of Longshore beside those of its peers, on the same weights and batch.
 
-usage: peers.py BENCH_STEP [--size S,M] [--dtype float32,bfloat16] [--policies none,full] [--rounds 5]
-                [--peers eager,compile,transformers,jax]
+usage: peers.py BENCH_STEP [--size S,M,E] [--dtype float32,bfloat16] [--policies none,full] [--rounds 5]
+                [--peers eager,compile,transformers,transformers_compile,jax]
 
 Each program is a process of its own that makes a step when it is told to, so that they take turns,
 a step each; all have the same number of threads. Prints the median step, Longshore's time over
 the peer's (the median of the turns' ratios), the most memory that each held above what its
 libraries take, and the losses of the first steps, which must agree to four digits.
 
-The peers: a plain Llama in PyTorch (eager, and under torch.compile), transformers, and JAX with the
-layers in a scan. In bfloat16 all keep float32 weights: torch by autocast, JAX by a cast in the
+The peers: a plain Llama in PyTorch (eager, and under torch.compile), transformers, also under
+torch.compile, and JAX with the layers in a scan; of the mixture of experts (E) transformers' two, with
+grouped products. In bfloat16 all keep float32 weights: torch by autocast, JAX by a cast in the
 step. `full` is checkpointing of each layer. AdamW (fused in torch), clipping at 1.
 """
 
@@ -76,20 +77,27 @@ def compile_(folder, dtype, policy):
     return eager(folder, dtype, policy, compiled=True)
 
 
-def transformers(folder, dtype, policy):
+def transformers(folder, dtype, policy, compiled=False):
     torch, tokens, targets = torch_parts(folder)
     import transformers as library
     from plain_llama import training_step
-    model = library.AutoModelForCausalLM.from_pretrained(folder / "model", dtype=torch.float32,
-                                                         attn_implementation="sdpa").train()
+    model = library.AutoModelForCausalLM.from_pretrained(
+        folder / "model", dtype=torch.float32, attn_implementation="sdpa",
+        experts_implementation="grouped_mm").train()
     if policy == "full":
         model.gradient_checkpointing_enable({"use_reentrant": False})
 
+    call = torch.compile(model) if compiled else model
+
     def loss_of():
-        logits = model(input_ids=tokens, use_cache=False).logits.float()
+        logits = call(input_ids=tokens, use_cache=False).logits.float()
         return torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
     return training_step(model, [loss_of], dtype)
+
+
+def transformers_compile(folder, dtype, policy):
+    return transformers(folder, dtype, policy, compiled=True)
 
 
 def jax(folder, dtype, policy):
@@ -182,7 +190,9 @@ def jax(folder, dtype, policy):
     return step
 
 
-PEERS = {"eager": eager, "compile": compile_, "transformers": transformers, "jax": jax}
+PEERS = {"eager": eager, "compile": compile_, "transformers": transformers,
+         "transformers_compile": transformers_compile, "jax": jax}
+OF_EXPERTS = ["transformers", "transformers_compile"]
 
 
 def work(peer, folder, dtype, policy):
@@ -243,7 +253,7 @@ def compare(arguments, size, dtype, policy):
                                        "--serve", folder])
         contenders = [ours] + [
             Contender(peer, [sys.executable, "-P", __file__, "--worker", peer, folder, dtype, policy])
-            for peer in arguments.peers]
+            for peer in arguments.peers if size != "E" or peer in OF_EXPERTS]
         for turn in range(WARM_UP + arguments.rounds):
             for contender in contenders if turn % 2 else reversed(contenders):
                 contender.step()
@@ -275,7 +285,7 @@ def main():
         return work(peer, pathlib.Path(folder), dtype, policy)
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bench_step")
-    for name, known in (("size", ["S", "M"]), ("dtype", ["float32", "bfloat16"]), ("policies", ["none", "full"]),
+    for name, known in (("size", ["S", "M", "E"]), ("dtype", ["float32", "bfloat16"]), ("policies", ["none", "full"]),
                         ("peers", list(PEERS))):
         parser.add_argument(f"--{name}", default=known, type=lambda text, known=known: chosen(text, known))
     parser.add_argument("--rounds", type=int, default=5)

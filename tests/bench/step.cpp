@@ -1,9 +1,10 @@
-// bench_step [--size S|M] [--dtype float32|bfloat16] [--policies a,b] [--rounds N] [--share]
+// bench_step [--size S|M|E] [--dtype float32|bfloat16] [--policies a,b] [--rounds N] [--share]
 //
-// Whole training steps of a Llama: forward, backward, clip, AdamW. All policies of a dtype train in
-// turns; of each: the median step, tokens a second, what of the best matmul rate the step reaches,
-// and peak memory. The rate is taken in the same turns. FLOPs are those of products and attention
-// as they run, so what a policy computes again counts. --share: by op, the share of kernel time.
+// Whole training steps of a Llama, or of a mixture of experts (E): forward, backward, clip, AdamW.
+// All policies of a dtype train in turns; of each: the median step, tokens a second, what of the
+// best matmul rate the step reaches, and peak memory. The rate is taken in the same turns. FLOPs
+// are those of products and attention as they run, so what a policy computes again counts. --share:
+// by op, the share of kernel time.
 //
 // bench_step --serve FOLDER takes one policy and writes its initial weights and batch to FOLDER,
 // for others to train on the same. It says "started" before it takes memory and "ready" when it
@@ -38,6 +39,7 @@ namespace fs = std::filesystem;
 const std::map<std::string, Size> kSizes{
     {"S", {.width = 512, .layers = 8, .length = 512, .batch = 4, .ffn = 1536}},
     {"M", {.width = 1024, .layers = 8, .length = 1024, .batch = 2, .vocabulary = 16384}},
+    {"E", {.width = 512, .layers = 4, .length = 512, .batch = 4, .ffn = 1536, .experts = 8}},
 };
 
 trainer::Config config_of(const std::string& size, const std::string& dtype,
@@ -160,7 +162,7 @@ int main(int argc, char** argv) {
   std::string folder;
   app.add_option("--size", sizes, "of the model")
       ->delimiter(',')
-      ->check(CLI::IsMember({"S", "M"}))
+      ->check(CLI::IsMember({"S", "M", "E"}))
       ->capture_default_str();
   app.add_option("--dtype", dtypes, "to compute in")
       ->delimiter(',')

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <set>
 
@@ -120,6 +121,46 @@ TEST(Lora, EveryPolicyGivesTheBitsOfNone) {
         }
       }
     }
+}
+
+// Of single experts: nothing else moves, by decay neither, and the norm is that of their gradients.
+TEST(PartlyTrained, SingleExpertsMove) {
+  models::DecoderConfig config = tiny_llama();
+  config.family = &models::kMixtral;
+  config.experts = 4;
+  config.experts_per_token = 2;
+  auto trained = [&](const std::set<std::string>& numbers) {
+    TrainingOptions options{.model = models::decoder(config), .steps = 1, .clipping_threshold = 0};
+    set_trainable(options.model, [&](const std::string& name) {
+      const size_t at = name.find(".experts.");
+      return at != name.npos && numbers.contains(name.substr(at + 9, 1));
+    });
+    return options;
+  };
+  const TrainingOptions one = trained({"1"}), two = trained({"2"}), both = trained({"1", "2"});
+  const Training after = train(one);
+  EXPECT_GT(after.results[0].gradient_norm, 0);
+  EXPECT_NEAR(train(both).results[0].gradient_norm,
+              std::hypot(after.results[0].gradient_norm, train(two).results[0].gradient_norm),
+              1e-6 * after.results[0].gradient_norm);
+  EXPECT_EQ(count_parameters(one.model).trainable,
+            config.layers * 3 * config.width * expert_width(config));
+  TrainingOptions none = one;
+  none.steps = 0;
+  const Training before = train(none);
+  const ParameterLayout layout = lay_out(one.model, one.layout);
+  for (const Bucket& bucket : layout.buckets) {
+    const std::string name = argument_name(bucket, Copy::compute);
+    const auto *const old = reinterpret_cast<const float*>(before.state.at(name).data()),
+                      *const now = reinterpret_cast<const float*>(after.state.at(name).data());
+    for (const Parameter& parameter : bucket.parameters)
+      for (int64_t i = 0; i < parameter.type.shape.count(); ++i) {
+        const int64_t at = parameter.offset + i;
+        const bool trains = bucket.trainable == models::Trainable::yes &&
+                            i / (parameter.type.shape.count() / config.experts) == 1;
+        ASSERT_EQ(now[at] != old[at], trains) << parameter.name << " " << i;
+      }
+  }
 }
 
 // Wherever parameters, gradients and moments live.

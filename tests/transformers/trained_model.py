@@ -4,18 +4,21 @@
 usage: trained_model.py TRAIN PROBE CONVERT
 
 Recipes run on small models of their family. Logits agree within 3e-5 of the largest, in float32; of
-an adapter, those of the weights that convert merges it into. It ends texts where they were taught to end.
+an adapter, those of the weights that convert merges it into and those of peft with the adapter as it is.
+It ends texts where they were taught to end.
 """
 
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
+import peft
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
@@ -56,7 +59,11 @@ FAMILIES = {"olmo2_1b": [], "olmo3_7b": ["sliding_window_size=32", "full_attenti
                            "num_kv_shared_layers=1", "hidden_size_per_layer_input=8"]}
 RECIPES += [(recipe, model, "bytelevel_bpe_llama3", [*FLOAT32, "gradient_accumulation_steps=1", "chat_template=llama3"])
             for model in FAMILIES for recipe in ("finetune", "lora")]
-FROZEN = {"attention": lambda name: "self_attn" not in name, "lora": lambda name: "_proj.weight" not in name or "experts" in name,
+# Each expert's adapter by itself.
+PER_EXPERT = [*FLOAT32, "gradient_accumulation_steps=1", "chat_template=llama3", "lora_per_expert=true"]
+RECIPES += [("lora", model, "bytelevel_bpe_llama3", PER_EXPERT) for model in ("mixtral_8x7b", "qwen3_30b_a3b")]
+ADAPTED = re.compile(r"_proj\.weight$|experts\.\d+\.w[123]\.weight$|experts\.(gate_up|down)_proj$")
+FROZEN = {"attention": lambda name: "self_attn" not in name, "lora": lambda name: not ADAPTED.search(name),
           "finetune": lambda name: name.endswith("layer_scalar")}
 
 
@@ -88,8 +95,9 @@ def trained(train, work, recipe, model, tokenizer, keys):
     return work / "after"
 
 
-def expect_same_logits(loaded_folder, probe, probed, work):
-    """Of transformers and of probe, which is told `probed`; returns by how much they differ."""
+def expect_same_logits(loaded_folder, probe, probed, work, adapter=None):
+    """Of transformers, with peft's adapter or none, and of probe, which is told `probed`; returns by how much they
+    differ."""
     ids = torch.randint(0, 1024, (2, 48), generator=torch.Generator().manual_seed(1))
     save_file({"input_ids": ids}, work / "inputs.safetensors")
     run(probe, *probed, "--inputs", work / "inputs.safetensors", "--out", work / "out.safetensors", "backend=cpu")
@@ -98,6 +106,8 @@ def expect_same_logits(loaded_folder, probe, probed, work):
         loaded_folder, attn_implementation="eager", experts_implementation="eager", dtype=torch.float32, output_loading_info=True)
     for kind, names in report.items():
         assert not names, f"{loaded_folder}: {kind}: {names}"
+    if adapter:
+        loaded = peft.PeftModel.from_pretrained(loaded, adapter)
     with torch.no_grad():
         expected = loaded.eval()(input_ids=ids, use_cache=False).logits
     difference, limit = (found - expected).abs().max(), 3e-5 * expected.abs().max()
@@ -138,6 +148,7 @@ def main():
                 folder, adapter = work / "merged", result / "adapter"
                 run(convert, "--from", before, "--adapter", adapter, "--to", folder)
                 probed = ["--model", before, "--adapter", adapter]
+                expect_same_logits(before, probe, probed, work, adapter)
             difference = expect_same_logits(folder, probe, probed, work)
             old, new = (load_file(path / "model.safetensors") for path in (before, folder))
             changed = {name for name in new if not torch.equal(new[name].float(), old[name])}

@@ -28,14 +28,14 @@ using offload::RateCurve;
 
 struct Sample {
   models::OpClass op_class;
-  double flops, bytes, seconds;
+  double flops, bytes, rows, seconds;
 };
 // The samples by the name of their work in a profile, such as "linear.bf16", and then by op and
 // types of the operands.
 using Samples = std::map<std::string, std::map<std::string, Sample>>;
 
 // Which kernels of a step are measured.
-enum class Measured { device, host, variants };
+enum class Measured { device, host, variants, grouped };
 
 // Of a kernel's times in several rounds the smallest counts, since other work on the machine only
 // adds to it.
@@ -62,6 +62,8 @@ void measure_step(const models::DecoderConfig& config, Measured measured, Backen
     if (on_host != (measured == Measured::host)) continue;
     const std::string rate_name = instruction.op->rate_name(instruction.attrs);
     if (measured == Measured::variants && rate_name == instruction.op->name) continue;
+    if (measured == Measured::grouped && instruction.op->op_class != models::OpClass::grouped)
+      continue;
     std::vector<models::Type> in, out;
     std::string key = rate_name;
     for (auto [operands, types] :
@@ -74,7 +76,7 @@ void measure_step(const models::DecoderConfig& config, Measured measured, Backen
     std::string work = std::string(on_host ? "host." : "") + rate_name + "." +
                        name(in.empty() ? out[0].dtype : in[0].dtype);
     if (!seen.insert(work + key).second) continue;
-    Sample sample{instruction.op->op_class, cost.flops, cost.bytes,
+    Sample sample{instruction.op->op_class, cost.flops, cost.bytes, cost.rows,
                   TimedInstruction(instruction, plan, backend).seconds()};
     auto [known, is_new] = samples[work].emplace(key, sample);
     if (!is_new) known->second.seconds = std::min(known->second.seconds, sample.seconds);
@@ -113,10 +115,11 @@ void set_rates(const Samples& samples, Hardware& hardware) {
                       of_class = host + name(op_class) + (is_memory ? "" : dtype);
     for (const auto& [kernel, sample] : kernels) {
       const double seconds = std::max(sample.seconds - hardware.launch_seconds, 1e-8),
-                   size = is_memory ? sample.bytes : sample.flops;
-      if (size <= 0) continue;
+                   work_done = is_memory ? sample.bytes : sample.flops,
+                   size = op_class == OpClass::grouped ? sample.rows : work_done;
+      if (work_done <= 0) continue;
       for (const std::string& known : {of_op, of_class})
-        (is_memory ? bytes_rates : flops_rates)[known].push_back({size, size / seconds});
+        (is_memory ? bytes_rates : flops_rates)[known].push_back({size, work_done / seconds});
     }
   }
   for (const auto& [work, points] : flops_rates) hardware.flops_per_second[work] = curve_of(points);
@@ -149,6 +152,34 @@ std::vector<models::DecoderConfig> measured_decoders(Dtype dtype, models::Target
   return configs;
 }
 
+namespace {
+
+// Mixtures whose experts have from few rows to many.
+std::vector<models::DecoderConfig> measured_mixtures(Dtype dtype, models::Target target) {
+  std::vector<std::tuple<int64_t, int64_t, int64_t>> sizes{// width, length, experts
+                                                           {512, 256, 64},
+                                                           {512, 512, 16},
+                                                           {512, 2048, 8},
+                                                           {1024, 2048, 4}};
+  if (models::is_cuda(target)) sizes.insert(sizes.end(), {{2048, 4096, 128}, {2048, 4096, 8}});
+  std::vector<models::DecoderConfig> configs;
+  for (auto [width, length, experts] : sizes)
+    configs.push_back({.length = length,
+                       .vocabulary = 2048,
+                       .width = width,
+                       .layers = 1,
+                       .query_heads = width / 128,
+                       .kv_heads = width / 128,
+                       .experts = experts,
+                       .experts_per_token = 2,
+                       .expert_width = 2 * width,
+                       .dtype = dtype,
+                       .family = &models::kMixtral});
+  return configs;
+}
+
+}  // namespace
+
 void measure_kernels(const std::vector<Dtype>& dtypes, Backend& backend, const Log& log,
                      Hardware& hardware) {
   // On a processor several times, since other programs may disturb a whole timing.
@@ -157,6 +188,8 @@ void measure_kernels(const std::vector<Dtype>& dtypes, Backend& backend, const L
   for (int round = 0; round < rounds; ++round)
     for (Dtype dtype : dtypes) {
       log(fmt::format("kernels in {}, round {} of {}", models::name(dtype), round + 1, rounds));
+      for (const models::DecoderConfig& config : measured_mixtures(dtype, backend.target()))
+        measure_step(config, Measured::grouped, backend, samples);
       for (const models::DecoderConfig& config : measured_decoders(dtype, backend.target())) {
         measure_step(config, Measured::device, backend, samples);
         measure_step(config, Measured::host, backend, samples);

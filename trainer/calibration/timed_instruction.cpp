@@ -41,8 +41,21 @@ std::vector<models::Ref> TimedInstruction::make_operands(
     memory_.emplace_back(backend_, operands_kind(instruction_), operand.type.dtype,
                          operand.type.bytes(), is_product() ? Contents::ordinary : Contents::small);
     refs.push_back({memory_.back().get(), operand.type});
+    if (instruction_.op->op_class == models::OpClass::grouped &&
+        operand.type.dtype == models::Dtype::int32)
+      spread_evenly(refs.back(), refs[0].type.shape[0]);
   }
   return refs;
+}
+
+// Where each expert's rows end: all have as many.
+void TimedInstruction::spread_evenly(const models::Ref& ends, int64_t rows) {
+  const int64_t experts = ends.type.shape.count();
+  std::vector<int32_t> numbers;
+  for (int64_t e = 1; e <= experts; ++e)
+    numbers.push_back(static_cast<int32_t>(rows * e / experts));
+  backend_.write(operands_kind(instruction_), static_cast<std::byte*>(ends.data), numbers.data(),
+                 ends.type.bytes());
 }
 
 void TimedInstruction::enqueue(int times) const {

@@ -27,6 +27,7 @@ class TimedInstruction {
  private:
   bool is_product() const { return instruction_.op->op_class != models::OpClass::memory; }
   std::vector<models::Ref> make_operands(const std::vector<offload::Operand>& operands);
+  void spread_evenly(const models::Ref& ends, int64_t rows);
 
   const offload::Instruction& instruction_;
   const offload::Plan& plan_;

@@ -11,7 +11,8 @@
 //   peak_flops_per_second.bf16: 989e12              and .f32; MFU is against it
 //   launch_seconds: 4e-6
 //   flops_per_second.WORK: [1e9:2e14, 1e12:7e14]    WORK: [host.](op, its variant, or class)[.dtype]
-//   bytes_per_second.WORK: ...                      classes: matmul, attention, memory
+//   flops_per_second.grouped.bf16: [128:4e14]       of products of experts, by rows of an expert
+//   bytes_per_second.WORK: ...                      classes: matmul, attention, memory, grouped
 //   cache_bytes: 3e7          fetch_bytes_per_second: 1e10   both or none
 //   link_to_device, link_to_host: 55e9
 //   link_both_ways: 0.9

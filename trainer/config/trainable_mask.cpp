@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <iterator>
 #include <set>
 #include <string>
 #include <vector>
@@ -49,16 +50,17 @@ class Expression {
   data::Pcre2Expression expression_;
 };
 
-// The names of each parameter's tensors.
-std::vector<std::vector<std::string>> tensors_of(const models::Model& model) {
-  std::vector<std::vector<std::string>> tensors;
+// Of all tensors.
+std::vector<std::string> names_of(const models::Model& model) {
+  std::vector<std::string> names;
   for (const models::Stage& stage : model.stages)
     for (size_t layer = 0; layer < stage.layers.size(); ++layer) {
       const models::Program& program = stage.program(layer);
       for (models::ValueId id : program.inputs_from(models::Source::weight))
-        tensors.push_back(saved_names(stage, static_cast<int>(layer), program[id]));
+        std::ranges::move(saved_names(stage, static_cast<int>(layer), program[id]),
+                          std::back_inserter(names));
     }
-  return tensors;
+  return names;
 }
 
 bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
@@ -86,27 +88,11 @@ std::string nearest_word(const std::string& expression, const std::vector<std::s
   return "";
 }
 
-// Experts of a layer are one parameter, which trains or does not.
-void refuse_parts(const Config& config, const std::vector<std::vector<std::string>>& tensors,
-                  const std::set<std::string>& found) {
-  const auto trains = [&](const std::string& name) { return found.contains(name); };
-  for (const std::vector<std::string>& names : tensors)
-    if (const auto count = std::ranges::count_if(names, trains);
-        count > 0 && count < std::ssize(names))
-      throw ConfigError(location(config, kKey) + ": found in the names of " +
-                        std::to_string(count) + " of the " + std::to_string(names.size()) +
-                        " experts' matrices such as " + *std::ranges::find_if(names, trains) +
-                        ", expected all or none");
-}
-
 }  // namespace
 
 void apply_mask(const Config& config, models::Model& model) {
   if (config.trainable_parameters_mask.empty()) return;
-  const std::vector<std::vector<std::string>> tensors = tensors_of(model);
-  std::vector<std::string> names;
-  for (const std::vector<std::string>& of_parameter : tensors)
-    names.insert(names.end(), of_parameter.begin(), of_parameter.end());
+  const std::vector<std::string> names = names_of(model);
   std::set<std::string> found;
   for (const std::string& text : config.trainable_parameters_mask) {
     Expression expression(config, text);
@@ -122,7 +108,6 @@ void apply_mask(const Config& config, models::Model& model) {
     expression.refuse("expected what is found in the name of a parameter, as in " + join(examples) +
                       nearest_help(nearest_word(text, names)));
   }
-  refuse_parts(config, tensors, found);
   set_trainable(model, [&](const std::string& name) {
     return models::is_lora_weight(name) || found.contains(name);
   });

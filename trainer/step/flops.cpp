@@ -10,6 +10,7 @@ int passes(const models::Program& program, const models::Node& node) {
   auto needs = [&](int input) { return program[node.in[input]].needs_gradient ? 1 : 0; };
   switch (node.op->op_class) {
     case models::OpClass::matmul:
+    case models::OpClass::grouped:
       return 1 + needs(0) + needs(1);
     case models::OpClass::attention:
       return program[node.out[0]].needs_gradient ? 3 : 1;

@@ -40,9 +40,15 @@ Program clip_program(double threshold, int64_t count) {
   return t.finish();
 }
 
-offload::ElementRange held_part(const offload::Bucket& bucket, int parameter) {
+// What of a parameter trains, and is updated here; from the bucket's start.
+std::vector<offload::ElementRange> held_parts(const offload::Bucket& bucket, int parameter) {
   const offload::Parameter& p = bucket.parameters[parameter];
-  return common(bucket.updated, {p.offset, p.type.shape.count()});
+  std::vector<offload::ElementRange> parts;
+  for (const offload::ElementRange& trained : p.trained_ranges())
+    if (const auto held = common(bucket.updated, {p.offset + trained.first, trained.count});
+        held.count > 0)
+      parts.push_back(held);
+  return parts;
 }
 
 }  // namespace
@@ -70,18 +76,19 @@ void GradientNorm::add_group(std::optional<offload::Axis> split) {
     if (s.trainable == models::Trainable::no || s.split != split) continue;
     is_there = true;
     for (int p = 0; p < std::ssize(s.parameters); ++p)
-      if (held_part(s, p).count > 0) index_.try_emplace({bucket, p}, group.first + group.count++);
+      for (int part = 0; part < std::ssize(held_parts(s, p)); ++part)
+        index_.try_emplace(Part{bucket, p, part}, group.first + group.count++);
   }
   if (is_there) groups_.push_back(group);
 }
 
 void GradientNorm::on_parameter_gradient(const offload::ParameterLayout::Location& location,
                                          const offload::Scope& scope) {
-  const offload::Parameter& parameter = operands_.layout().parameter(location);
-  int64_t count = parameter.type.shape.count();
-  add_square_sum(operands_.range(location.bucket, offload::Copy::gradient, parameter.offset,
-                                 {{count}, Dtype::float32}),
-                 location.bucket, location.parameter, scope);
+  const offload::Bucket& s = operands_.layout().bucket(location);
+  for (int part = 0; const auto& [first, count] : held_parts(s, location.parameter))
+    add_square_sum(
+        operands_.range(location.bucket, offload::Copy::gradient, first, {{count}, Dtype::float32}),
+        {location.bucket, location.parameter, part++}, scope);
 }
 
 void GradientNorm::on_bucket_gradients(int bucket) {
@@ -89,18 +96,17 @@ void GradientNorm::on_bucket_gradients(int bucket) {
   const offload::Bucket& s = operands_.layout().buckets[bucket];
   const Operand held = operands_.held(bucket, offload::Copy::gradient);
   for (int p = 0; p < std::ssize(s.parameters); ++p) {
-    const auto [first, count] = held_part(s, p);
-    if (count == 0) continue;
-    add_square_sum({held.buffer,
-                    held.offset + (first - s.updated.first) * models::size_bytes(Dtype::float32),
-                    {{count}, Dtype::float32}},
-                   bucket, p, scope);
+    for (int part = 0; const auto& [first, count] : held_parts(s, p))
+      add_square_sum({held.buffer,
+                      held.offset + (first - s.updated.first) * models::size_bytes(Dtype::float32),
+                      {{count}, Dtype::float32}},
+                     {bucket, p, part++}, scope);
   }
 }
 
-void GradientNorm::add_square_sum(const Operand& gradient, int bucket, int parameter,
+void GradientNorm::add_square_sum(const Operand& gradient, const Part& part,
                                   const offload::Scope& scope) {
-  int index = index_.at({bucket, parameter});
+  const int index = index_.at(part);
   Operand sum{
       square_sums_.buffer, index * models::size_bytes(Dtype::float64), {{}, Dtype::float64}};
   PlanBuilder::Bindings bindings{gradient, sum};

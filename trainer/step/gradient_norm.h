@@ -31,7 +31,13 @@ class GradientNorm {
   void finish(double threshold, const offload::Operand& factor = {});
 
  private:
-  void add_square_sum(const offload::Operand& gradient, int bucket, int parameter,
+  // A part of a parameter that trains.
+  struct Part {
+    int bucket = 0, parameter = 0, number = 0;
+    auto operator<=>(const Part&) const = default;
+  };
+
+  void add_square_sum(const offload::Operand& gradient, const Part& part,
                       const offload::Scope& scope);
 
   offload::PassOperands& operands_;
@@ -47,10 +53,9 @@ class GradientNorm {
   // Their sums over devices, f64 [groups]; the square sums themselves where no device has others.
   offload::Operand over_devices(const offload::Scope& scope);
 
-  std::map<std::pair<int, int>, int>
-      index_;                     // of a parameter's square sum, by bucket and parameter
+  std::map<Part, int> index_;     // of its square sum
   std::vector<Group> groups_;     // at most two: what replicas have in common, and what is split
-  offload::Operand square_sums_;  // f64 [trainable parameters of which some is held]
+  offload::Operand square_sums_;  // f64 [parts of which some is held]
 };
 
 }  // namespace longshore::trainer

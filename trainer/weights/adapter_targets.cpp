@@ -174,6 +174,23 @@ std::optional<std::vector<std::string>> targets_of_all_layers(
   return targets;
 }
 
+// Throws where one is no parameter of experts.
+void require_parameters(const AdapterTargets& targets, const AdapterBase& base) {
+  const std::vector<std::string> modules = models::expert_modules(base.family->layer);
+  for (const std::string& parameter : targets.target_parameters) {
+    const ModuleNames names{.list = {parameter}, .expression = {}};
+    const NameMatcher matcher("target_parameters", names);
+    bool is_found = false;
+    for (int layer = 0; layer < base.layers; ++layer)
+      for (const std::string& module : modules)
+        is_found = is_found || matcher.matches(models::lora_module_name(layer, module));
+    if (!is_found)
+      throw DataError("target_parameters: found " + in_quotes(parameter) + ", expected " +
+                      (modules.empty() ? "none: this model has no experts"
+                                       : "those of experts: " + join(modules)));
+  }
+}
+
 // Of a layer's experts: those of all that are among target_parameters, or, where each expert's are
 // modules by themselves, those that are targets.
 std::vector<std::string> expert_targets(const AdapterTargets& targets, const AdapterBase& base,
@@ -213,6 +230,7 @@ std::vector<std::string> peft_modules(std::string_view module, bool reads_images
 }
 
 void set_targets(const AdapterTargets& said, const AdapterBase& base, LoraConfig& config) {
+  require_parameters(said, base);
   AdapterTargets targets = said;
   targets.target_modules = written_out(said.target_modules, base);
   const std::vector<std::string> known = models::lora_targets(base.family->layer);

@@ -87,16 +87,22 @@ void vjp(Backward& backward, const Node& node) {
     backward.contribute(node.in[3], dy);
 }
 
+double rows_of_an_expert(std::span<const Type> in) {
+  return static_cast<double>(in[0].shape[0]) / static_cast<double>(in[2].shape[0]);
+}
+
 // Of all rows, whichever expert's they are; W is read once.
 Cost cost(const std::any& attrs, std::span<const Type> in, std::span<const Type> out) {
   const auto [n, k] = sizes_of(in[1].shape, attrs_of(attrs).layout);
   return {.flops = 2.0 * static_cast<double>(in[0].shape[0] * n * k),
-          .bytes = operand_bytes(in, out)};
+          .bytes = operand_bytes(in, out),
+          .rows = rows_of_an_expert(in)};
 }
 
 Cost cost_weight_grad(const std::any&, std::span<const Type> in, std::span<const Type> out) {
   return {.flops = 2.0 * static_cast<double>(in[0].shape.count() * in[1].shape[1]),
-          .bytes = operand_bytes(in, out)};
+          .bytes = operand_bytes(in, out),
+          .rows = rows_of_an_expert(in)};
 }
 
 std::string print(const std::any& attrs) {
@@ -322,7 +328,7 @@ GroupedRowsArguments grouped_linear_arguments(const KernelCall& call) {
           .b = call.in[1].data,
           .b_layout = layout,
           .ends = call.in[2].as<int32_t>(),
-          .so_far = nullptr,
+          .so_far = call.in.size() > 3 ? call.in[3].data : nullptr,
           .c = call.out[0].data};
 }
 
@@ -363,7 +369,7 @@ const Op grouped_linear_op{.name = "grouped_linear",
                            .cost = cost,
                            .print = print,
                            .sum_input = 3,
-                           .op_class = OpClass::matmul,
+                           .op_class = OpClass::grouped,
                            .cpu = {run_rows_cpu<forward_product>, workspace_cpu<forward_product>},
                            .cuda = {custom_kernel<launch_grouped_rows, grouped_linear_arguments>()},
                            .cuda_composed = {run_composed, workspace_composed},
@@ -375,7 +381,7 @@ const Op grouped_linear_input_grad_op{
     .cost = cost,
     .print = print,
     .sum_input = 3,
-    .op_class = OpClass::matmul,
+    .op_class = OpClass::grouped,
     .cpu = {run_rows_cpu<input_grad_product>, workspace_cpu<input_grad_product>},
     .cuda = {custom_kernel<launch_grouped_rows, grouped_linear_input_grad_arguments>()},
     .cuda_composed = {run_input_grad_composed, workspace_composed},
@@ -387,7 +393,7 @@ const Op grouped_linear_weight_grad_op{
     .cost = cost_weight_grad,
     .print = print_weight_grad,
     .sum_input = 3,
-    .op_class = OpClass::matmul,
+    .op_class = OpClass::grouped,
     .cpu = {run_weight_grad_cpu, workspace_cpu<weight_grad_product>},
     .cuda = {custom_kernel<launch_grouped_weights, grouped_linear_weight_grad_arguments>()},
     .cuda_composed = {run_weight_grad_composed, workspace_composed},

@@ -189,7 +189,7 @@ std::vector<OpCase> large() {
                       {.head_dim = 20, .window = 150, .mask = AttentionMask::blocks},
                       segments_of(2, 900, {300, 390}),
                       blocks_of(2, 900, {{0, 40}, {290, 600}, {690, 890}})}),
-      attention_case({1, 1, 2, 1, {.head_dim = 64}, {}, {}, true}),
+      attention_case({1, 2, 2, 1, {.head_dim = 64}, {}, {}, true}),
       attention_case({3, 700, 4, 2, {.head_dim = 64}, {}, {}, true}),
       attention_case({1, 130, 40, 8, {.head_dim = 16, .window = 40}, {}, {}, true}),
       attention_case({1, 700, 3, 3, {.head_dim = 20, .window = 150, .soft_cap = 5}, {}, {}, true}),

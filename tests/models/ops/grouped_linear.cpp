@@ -26,7 +26,7 @@ std::vector<int32_t> ends_of(const GroupedShape& shape) {
   return ends;
 }
 
-// Where it is square, W is used twice, the second time of what the first gives and added to it.
+// Where it is square, W is used twice, the second time of what the first gives and added to x.
 OpCase grouped_linear_case(const GroupedShape& shape) {
   const std::vector<int32_t> ends = ends_of(shape);
   const auto experts = static_cast<int64_t>(ends.size());
@@ -44,7 +44,7 @@ OpCase grouped_linear_case(const GroupedShape& shape) {
             Var rows = trace.batch("ends", ints({experts}));
             Var y = grouped_linear(x, w, rows, shape.layout);
             trace.output(y);
-            if (is_square) trace.output(grouped_linear(y, w, rows, shape.layout, y));
+            if (is_square) trace.output(grouped_linear(y, w, rows, shape.layout, x));
             return trace.finish();
           },
       .integers = {{"ends", at::tensor(ends, at::kInt)}},
@@ -59,7 +59,7 @@ OpCase grouped_linear_case(const GroupedShape& shape) {
               return at::cat(parts);
             };
             std::vector<at::Tensor> out{product(in.at("x"))};
-            if (is_square) out.push_back(out[0] + product(out[0]));
+            if (is_square) out.push_back(in.at("x") + product(out[0]));
             return out;
           },
       .adjust = {}};

@@ -72,6 +72,16 @@ TEST(TrainableMask, HoldsWhereverAParameterIsUsed) {
   EXPECT_EQ(trained({"embed_tokens"}, config), Names{"model.embed_tokens.weight"});
 }
 
+TEST(TrainableMask, ReachesSingleExperts) {
+  models::DecoderConfig config = offload::tiny_llama();
+  config.family = &models::kQwen3Moe;
+  config.experts = 4;
+  config.experts_per_token = 2;
+  models::Model model = models::decoder(config);
+  apply_mask(with_mask({R"(layers\.1\.mlp\.experts\.[13]\.up_proj)"}), model);
+  EXPECT_EQ(count_parameters(model).trainable, 2 * config.width * expert_width(config));
+}
+
 TEST(TrainableMask, AddsToAdapters) {
   Names adapters = trained({}, lora());
   for (const std::string& name : adapters) EXPECT_TRUE(models::is_lora_weight(name)) << name;

@@ -48,6 +48,11 @@ std::string small(const Config& recipe) {
            "image_token_id=887 ";
   if (recipe.model.window > 0) keys += "sliding_window_size=32 ";
   if (recipe.model.query_pre_attn_scalar) keys += "query_pre_attn_scalar=16 ";
+  if (recipe.model.experts > 0) keys += "num_experts=3 num_experts_per_tok=2 base_moe_mlp_dim=32 ";
+  if (recipe.model.global_head_dim)
+    keys += "global_head_dim=32 global_num_kv_heads=1 full_attention_period=2 ";
+  if (recipe.rope_type == RopeType::yarn) keys += "rope_original_max_position_embeddings=32 ";
+  if (recipe.model.pad_token.value_or(-1) >= 1024) keys += "pad_token_id=-1 ";
   return keys;
 }
 
@@ -132,6 +137,10 @@ INSTANTIATE_TEST_SUITE_P(
                     Recipe{"gemma2_9b_finetune", "gemma_bpe", "model"},
                     Recipe{"gemma2_9b_lora", "gemma_bpe", "adapter"},
                     Recipe{"gemma2_9b_attention", "gemma_bpe", "model"},
+                    Recipe{"qwen3_30b_a3b_finetune", "bytelevel_bpe_qwen", "model"},
+                    Recipe{"qwen3_30b_a3b_lora", "bytelevel_bpe_qwen", "adapter"},
+                    Recipe{"gpt_oss_20b_lora", "bytelevel_bpe_llama3", "adapter"},
+                    Recipe{"gemma4_26b_a4b_lora", "gemma_bpe", "adapter"},
                     Recipe{"llama2_7b_continued", "llama2_bpe", "model"},
                     Recipe{"llama2_13b_continued", "llama2_bpe", "model"},
                     Recipe{"paligemma2_3b", "gemma_bpe", "model", {"<image>"}},
@@ -145,6 +154,16 @@ INSTANTIATE_TEST_SUITE_P(
                            "adapter",
                            {"<image_soft_token>", "<start_of_image>", "<end_of_image>"}}),
     [](const auto& info) { return std::string(info.param.name); });
+
+TEST(Recipe, MixturesFitACardOf80GB) {
+  for (const char* file : {"qwen3_30b_a3b_lora.yml", "qwen3_30b_a3b_finetune.yml",
+                           "gpt_oss_20b_lora.yml", "gemma4_26b_a4b_lora.yml"}) {
+    Config config = load_config(file, {}, kConfigs);
+    config.hardware = (kConfigs / "hardware/h100.yml").string();
+    const PolicyPlan plan = plan_chosen_policy({config, models::Target::cuda});
+    EXPECT_TRUE(plan.room.fits()) << file << "\n" << fits_text(plan.room);
+  }
+}
 
 TEST(Recipe, Llama8BFitsACardOf24GB) {
   Config config = load_config("llama3_8b_24gb.yml", {}, kConfigs);

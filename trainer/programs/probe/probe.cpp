@@ -223,10 +223,18 @@ class Probe {
     for (const SavedIn in : {SavedIn::model, SavedIn::adapter}) {
       const SavedTensors saved(layout_, in);
       for (const SavedTensor& tensor : saved.all())
-        if (bucket_of(*tensor.parts[0].parameter).trainable == models::Trainable::yes)
+        if (trains(tensor.parts[0]))
           results[gradient_name(tensor.name)] = {tensor.shape,
                                                  [=, this] { return gradient(tensor); }};
     }
+  }
+
+  bool trains(const SavedPart& part) const {
+    const offload::Parameter& parameter = *part.parameter;
+    return bucket_of(parameter).trainable == models::Trainable::yes &&
+           std::ranges::any_of(parameter.trained_ranges(), [&](const offload::ElementRange& range) {
+             return range.first <= part.first && part.first < range.end();
+           });
   }
 
   const offload::Bucket& bucket_of(const offload::Parameter& parameter) const {
