@@ -3,10 +3,12 @@
 #pragma once
 
 #include "models/ir/op.h"
+#include "models/ops/grouped_linear/grouped_tensor_core_body.h"
 #include "models/ops/grouped_linear/grouped_tiles.h"
 #include "models/ops/kernels/float_types.h"
 #include "models/ops/kernels/numbers.h"
 #include "models/ops/kernels/thread_group.h"
+#include "models/ops/kernels/vectors.h"
 
 namespace longshore::models {
 
@@ -19,7 +21,8 @@ void launch_grouped_weights(const GroupedWeightsArguments& arguments, void* stre
 
 // --- bodies, and how they are launched
 
-// A block has a tile, and a thread 4 by 4 numbers of it.
+// A block has a tile, and a thread 4 by 4 numbers of it. For float32, and for widths that
+// tensor cores' tiles cannot take.
 template <class Tiles>
 struct GroupedProductBody {
   using T = typename Tiles::Type;
@@ -95,21 +98,45 @@ struct GroupedProductBody {
   }
 };
 
-template <class Tiles, class Launcher>
-void launch_tiles(const Tiles& tiles, const Launcher& launcher) {
-  using Body = GroupedProductBody<Tiles>;
+template <class Body, class Tiles, class Launcher>
+void launch_body(const Tiles& tiles, const Launcher& launcher) {
   const int threads = launcher.template threads<Body>();
   launcher(Body{tiles}, tiles.tiles(Body::size(threads)), Body::scratch_bytes(threads));
 }
 
+// Where experts have so few rows, on average, tiles have fewer too.
+inline constexpr int64_t kFewRows = 64;
+
+template <bool kAdjacentB, class Launcher>
+void launch_tensor_cores(const GroupedRowsArguments& a, const Launcher& launcher) {
+  using Tiles = TilesOfRows<bfloat16>;
+  if (a.rows <= kFewRows * a.experts)
+    launch_body<GroupedTensorCoreBody<Tiles, true, kAdjacentB, 16>>(Tiles{a}, launcher);
+  else
+    launch_body<GroupedTensorCoreBody<Tiles, true, kAdjacentB, 64>>(Tiles{a}, launcher);
+}
+
 template <class Launcher>
 void launch(const GroupedRowsArguments& a, const Launcher& launcher) {
-  with_float_type(a.dtype, [&]<class T>(T) { launch_tiles(TilesOfRows<T>{a}, launcher); });
+  const bool fit = a.n % kChunk == 0 && a.k % kChunk == 0 && all_aligned({a.a, a.b, a.so_far, a.c});
+  if (a.dtype == Dtype::bfloat16 && fit)
+    return a.b_layout == Layout::transposed ? launch_tensor_cores<true>(a, launcher)
+                                            : launch_tensor_cores<false>(a, launcher);
+  with_float_type(a.dtype, [&]<class T>(T) {
+    launch_body<GroupedProductBody<TilesOfRows<T>>>(TilesOfRows<T>{a}, launcher);
+  });
 }
 
 template <class Launcher>
 void launch(const GroupedWeightsArguments& a, const Launcher& launcher) {
-  with_float_type(a.dtype, [&]<class T>(T) { launch_tiles(TilesOfWeights<T>{a}, launcher); });
+  const bool fit = a.m % kChunk == 0 && a.n % kChunk == 0 && all_aligned({a.a, a.b, a.so_far, a.c});
+  if (a.dtype == Dtype::bfloat16 && fit) {
+    using Tiles = TilesOfWeights<bfloat16>;
+    return launch_body<GroupedTensorCoreBody<Tiles, false, false, 64>>(Tiles{a}, launcher);
+  }
+  with_float_type(a.dtype, [&]<class T>(T) {
+    launch_body<GroupedProductBody<TilesOfWeights<T>>>(TilesOfWeights<T>{a}, launcher);
+  });
 }
 
 }  // namespace longshore::models

@@ -79,6 +79,8 @@ std::vector<OpCase> large() {
       grouped_linear_case({{0, 130, 64}, 72, 72, Layout::plain}),
       grouped_linear_case({{3, 1, 0, 17, 0, 0, 2, 40, 1}, 33, 65}),
       grouped_linear_case({{0, 0, 300}, 64, 31, Layout::plain}),
+      grouped_linear_case({{200, 1, 90}, 136, 200}),
+      grouped_linear_case({{90, 0, 70}, 200, 136}),
   };
 }
 
