@@ -10,6 +10,7 @@
 
 #include "models/ir/backward.h"
 #include "models/ir/infer.h"
+#include "models/ops/grouped_linear/grouped_linear_aten.h"
 #include "models/ops/grouped_linear/grouped_linear_kernels.h"
 #include "models/ops/kernels/aten.h"
 #include "models/ops/kernels/custom_kernel.h"
@@ -314,6 +315,13 @@ int64_t workspace_composed(const std::any&, std::span<const Type> in, std::span<
   return bytes;
 }
 
+// --- CUDA
+
+int64_t workspace_cuda(const std::any&, std::span<const Type> in, std::span<const Type> out) {
+  return grouped_rows_workspace(out[0].dtype, out[0].shape[0], out[0].shape[1], in[0].shape[1],
+                                experts_of(in));
+}
+
 }  // namespace
 
 GroupedRowsArguments grouped_linear_arguments(const KernelCall& call) {
@@ -363,17 +371,18 @@ GroupedWeightsArguments grouped_linear_weight_grad_arguments(const KernelCall& c
           .c = call.out[0].as<float>()};
 }
 
-const Op grouped_linear_op{.name = "grouped_linear",
-                           .infer = infer,
-                           .vjp = vjp,
-                           .cost = cost,
-                           .print = print,
-                           .sum_input = 3,
-                           .op_class = OpClass::grouped,
-                           .cpu = {run_rows_cpu<forward_product>, workspace_cpu<forward_product>},
-                           .cuda = {custom_kernel<launch_grouped_rows, grouped_linear_arguments>()},
-                           .cuda_composed = {run_composed, workspace_composed},
-                           .reference = {run_composed}};
+const Op grouped_linear_op{
+    .name = "grouped_linear",
+    .infer = infer,
+    .vjp = vjp,
+    .cost = cost,
+    .print = print,
+    .sum_input = 3,
+    .op_class = OpClass::grouped,
+    .cpu = {run_rows_cpu<forward_product>, workspace_cpu<forward_product>},
+    .cuda = {kernel_of_parts<run_grouped_rows, grouped_linear_arguments>(), workspace_cuda},
+    .cuda_composed = {run_composed, workspace_composed},
+    .reference = {run_composed}};
 
 const Op grouped_linear_input_grad_op{
     .name = "grouped_linear_input_grad",
@@ -383,7 +392,8 @@ const Op grouped_linear_input_grad_op{
     .sum_input = 3,
     .op_class = OpClass::grouped,
     .cpu = {run_rows_cpu<input_grad_product>, workspace_cpu<input_grad_product>},
-    .cuda = {custom_kernel<launch_grouped_rows, grouped_linear_input_grad_arguments>()},
+    .cuda = {kernel_of_parts<run_grouped_rows, grouped_linear_input_grad_arguments>(),
+             workspace_cuda},
     .cuda_composed = {run_input_grad_composed, workspace_composed},
     .reference = {run_input_grad_composed}};
 
