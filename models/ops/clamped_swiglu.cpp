@@ -177,7 +177,7 @@ const Op clamped_swiglu_op{.name = "clamped_swiglu",
                            .recompute_cost = RecomputeCost::low,
                            .cpu = {run_cpu},
                            .cuda = {custom_kernel<launch_elementwise, clamped_swiglu_arguments>()},
-                           .cuda_composed = {run_composed, workspace_gated<4>},
+                           .cuda_composed = {run_composed, workspace_gated<5>},
                            .reference = {run_composed}};
 
 const Op clamped_swiglu_grad_op{
@@ -189,7 +189,7 @@ const Op clamped_swiglu_grad_op{
     .recompute_cost = RecomputeCost::low,
     .cpu = {run_grad_cpu},
     .cuda = {custom_kernel<launch_elementwise, clamped_swiglu_grad_arguments>()},
-    .cuda_composed = {run_grad_composed, workspace_gated<14>},
+    .cuda_composed = {run_grad_composed, workspace_gated<18>},
     .reference = {run_grad_composed}};
 
 Var clamped_swiglu(Var gate, Var up, const ClampedSwigluOptions& options) {
