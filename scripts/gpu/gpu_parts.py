@@ -45,6 +45,8 @@ WHOLE = {
     "llama2_13b": (["per_device_batch_size=4", "gradient_accumulation_steps=2", *SMALL_STATES], []),
     "llama2_7b": (["per_device_batch_size=4", "gradient_accumulation_steps=2", *SMALL_STATES], []),
 }
+# A mixture of experts: a model, policies, settings.
+MIXTURE = ("qwen3_30b_a3b", "full,none", ["base_num_decoder_layers=4", "per_device_batch_size=4", "max_target_length=4096"])
 # The recipes that train attention behind a frozen tower, whole: a model, and rows at once.
 IMAGES = {"paligemma2_3b": 32, "paligemma2_10b": 16}
 IMAGE_POLICIES = "full,qkv_proj_offloaded,auto"
@@ -80,6 +82,8 @@ TINY = ["base_emb_dim=64", "base_num_decoder_layers=2", "base_num_query_heads=4"
         "head_dim=16", "base_mlp_dim=96", "vocab_size=256", "max_target_length=32", "per_device_batch_size=2"]
 TINY_TOWER = ["image_size_for_vit=28", "patch_size_for_vit=14", "hidden_size_for_vit=32", "num_hidden_layers_for_vit=2",
               "num_attention_heads_for_vit=2", "intermediate_size_for_vit=64", "image_token_id=255"]
+TINY_MIXTURE = ["num_experts=8", "num_experts_per_tok=2", "base_moe_mlp_dim=48"]
+TINY_PRODUCTS = ["--rows", "3,70", "--experts", 4, "--width", 64, "--inner", 32, "--dense", 64, "--rounds", 1]
 # Of those that would look for the rate of products, which takes a GPU that is emulated long.
 TINY_STEPS = [*TINY, "peak_tflops_per_device=1"]
 DRY_PROFILE = """\
@@ -110,9 +114,9 @@ def compute_sanitizer():
 class Parts(TimedCommands):
     # In order of worth: seconds at most, and how many must be left to begin. What was never measured comes before what is
     # known of other cards; what is compared is measured one after the other, and what is wrong shows before what is slow.
-    BOXES = {"device": (100, 10), "smoke": (300, 20), "tests": (300, 60), "images": (300, 100), "steps": (240, 60),
-             "peer": (330, 100), "measure": (200, 60), "steps_13b": (240, 60), "planner": (100, 30), "whole": (330, 100),
-             "losses": (140, 40), "kernels": (120, 45), "overlap": (180, 100), "whole_peer": (400, 120),
+    BOXES = {"device": (100, 10), "smoke": (300, 20), "tests": (300, 60), "grouped": (240, 60), "images": (300, 100),
+             "steps": (240, 60), "peer": (330, 100), "measure": (200, 60), "steps_13b": (240, 60), "planner": (100, 30),
+             "whole": (330, 100), "losses": (140, 40), "kernels": (120, 45), "overlap": (180, 100), "whole_peer": (400, 120),
              "transfers": (60, 25), "trace": (60, 20), "sanitizer": (130, 60)}
 
     def __init__(self, logs, build, build_id, runs, is_dry_run, launcher, again, seconds, environment):
@@ -374,6 +378,22 @@ class Parts(TimedCommands):
                     f"host_memory_limit={max(bytes_of('MemAvailable') / GIB - SPARE_HOST_GIB, 1):.2f}"]
         self.record(name, 200, self.program("compare"), "--config", f"{model}.yml", "--steps", 2, "--rounds", 1, "--policies",
                     policies, "--hardware", profile, f"backend={self.backend}", *options, *settings)
+
+    def grouped(self):
+        """Products of experts' rows, and steps of a mixture of experts."""
+        self.all_of(self.grouped_products, self.mixture_steps)
+
+    def grouped_products(self):
+        if self.on_cpu:
+            self.say("--- grouped: left out, for there is no GPU")
+            return
+        self.record("grouped", 120, self.program("bench_grouped"), *(TINY_PRODUCTS if self.is_dry_run else []))
+
+    def mixture_steps(self):
+        model, policies, settings = MIXTURE
+        self.record(f"mixture_{model}", 120, self.program("compare"), "--config", "llama3_8b.yml", f"model_name={model}",
+                    "--steps", 3, "--rounds", 1, "--policies", policies, f"backend={self.backend}",
+                    *([*self.tiny_steps, *TINY_MIXTURE] if self.is_dry_run else settings))
 
     def images(self):
         """Towers and decoders, with synthetic pixels."""

@@ -37,6 +37,7 @@
 #include "offload/backends/cuda/cuda_backend.h"
 #include "offload/backends/cuda/cuda_device.h"
 #include "offload/execution/arenas.h"
+#include "tests/bench/gpu_stopwatch.h"
 #include "tests/models/update_program.h"
 
 namespace longshore::bench {
@@ -55,7 +56,6 @@ using offload::Backend;
 using offload::Lane;
 using offload::MemoryKind;
 
-constexpr int kRounds = 15;
 constexpr int64_t kTokens = 8192, kWidth = 4096, kHidden = 14336, kVocabulary = 128256;
 constexpr int64_t kHeads = 32, kKeyHeads = 8, kHeadDim = 128;
 constexpr int64_t kLayer = 218'112'000;  // parameters
@@ -212,82 +212,16 @@ std::vector<std::byte> contents(const Type& type) {
   return bytes;
 }
 
-// A node's operands on the GPU, each in memory of its own.
-class Operands {
- public:
-  Operands(Backend& backend, const Program& program, const Node& node) : node_(node) {
-    for (models::ValueId id : node.in) in_.push_back(place(backend, program[id].type, true));
-    for (models::ValueId id : node.out) out_.push_back(place(backend, program[id].type, false));
-  }
-
-  void run(Backend& backend, std::span<std::byte> workspace) const {
-    backend.run(Lane::compute, *node_.op,
-                {.target = backend.target(),
-                 .attrs = node_.attrs,
-                 .in = in_,
-                 .out = out_,
-                 .workspace = workspace});
-  }
-
- private:
-  models::Ref place(Backend& backend, const Type& type, bool is_input) {
-    memory_.push_back(std::make_unique<Arena>(backend, MemoryKind::device, type.bytes()));
-    std::byte* data = memory_.back()->memory();
-    if (is_input) {
-      const std::vector<std::byte> bytes = contents(type);
-      for (int64_t at = 0; at < type.bytes(); at += std::ssize(bytes))
-        backend.write(MemoryKind::device, data + at, bytes.data(),
-                      std::min(std::ssize(bytes), type.bytes() - at));
-    }
-    return {data, type};
-  }
-
-  const Node& node_;
-  std::vector<std::unique_ptr<Arena>> memory_;
-  std::vector<models::Ref> in_, out_;
-};
-
-// Behind a copy that keeps the GPU busy until the work is enqueued, and puts others' numbers into
-// its caches.
-class Stopwatch {
- public:
-  explicit Stopwatch(Backend& backend)
-      : backend_(backend), memory_(backend, MemoryKind::device, 2 * kLead.bytes()) {}
-
-  Backend& backend() const { return backend_; }
-
-  // Of everything that `work` puts on the compute lane.
-  template <class Work>
-  double seconds_of(Work work) {
-    backend_.start_recording();
-    backend_.copy(Lane::compute, {memory_.memory(), kLead},
-                  {memory_.memory() + kLead.bytes(), kLead});
-    work();
-    const offload::LaneSpans spans = backend_.stop_recording();
-    const std::vector<offload::Span>& span = spans[Lane::compute];
-    return span.back().end - span[1].begin;
-  }
-
- private:
-  inline static const Type kLead{{int64_t{256} << 20}, Dtype::uint8};
-  Backend& backend_;
-  Arena memory_;
-};
-
 // Bytes read and written a second.
 double copy_rate(Stopwatch& stopwatch) {
   Backend& backend = stopwatch.backend();
   const Type type{{int64_t{1} << 30}, Dtype::uint8};
   Arena from(backend, MemoryKind::device, type.bytes()),
       to(backend, MemoryKind::device, type.bytes());
-  std::vector<double> seconds;
-  for (int round = 0; round <= kRounds; ++round) {
-    const double taken = stopwatch.seconds_of([&] {
-      backend.copy(Lane::compute, {from.memory(), type}, {to.memory(), type});
-    });
-    if (round > 0) seconds.push_back(taken);
-  }
-  return 2.0 * static_cast<double>(type.bytes()) / median(seconds);
+  const double seconds = stopwatch.median_seconds_of([&] {
+    backend.copy(Lane::compute, {from.memory(), type}, {to.memory(), type});
+  });
+  return 2.0 * static_cast<double>(type.bytes()) / seconds;
 }
 
 struct Times {
@@ -307,11 +241,11 @@ Times measure(Stopwatch& own, Stopwatch& composed, const Program& program, const
     if (kernel.workspace_bytes)
       bytes = std::max(bytes, kernel.workspace_bytes(node.attrs, in, out));
   }
-  const Operands operands(own.backend(), program, node);
+  const Operands operands(own.backend(), program, node, contents);
   Arena workspace(own.backend(), MemoryKind::device, bytes);
   auto run_on = [&](Stopwatch& stopwatch) {
     return stopwatch.seconds_of([&] {
-      operands.run(stopwatch.backend(), {workspace.memory(), static_cast<size_t>(bytes)});
+      operands.run(stopwatch.backend(), *node.op, {workspace.memory(), static_cast<size_t>(bytes)});
     });
   };
   constexpr double kEnough = 0.5;  // of what takes very long
@@ -325,23 +259,6 @@ Times measure(Stopwatch& own, Stopwatch& composed, const Program& program, const
     composed_total += composed_seconds.back();
   }
   return {median(own_seconds), median(composed_seconds)};
-}
-
-// FLOPs a second.
-double product_rate(Stopwatch& stopwatch) {
-  Backend& backend = stopwatch.backend();
-  const Type square{{8192, 8192}, Dtype::bfloat16};
-  Trace t("square");
-  t.output(linear(t.input("x", square), t.input("w", square)));
-  const Program program = t.finish();
-  const Node& node = program.nodes[0];
-  const Operands operands(backend, program, node);
-  std::vector<double> seconds;
-  for (int round = 0; round <= kRounds; ++round) {
-    const double taken = stopwatch.seconds_of([&] { operands.run(backend, {}); });
-    if (round > 0) seconds.push_back(taken);
-  }
-  return program.cost(node).flops / median(seconds);
 }
 
 // A node's line of the table, and what of it goes into the file.
@@ -378,7 +295,7 @@ void run(const std::string& json_file) {
       offload::make_cuda_backend(0, nullptr, Target::cuda_composed);
   Stopwatch own(*cuda), composed(*cuda_composed);
   const Limits limits{.bytes_per_second = copy_rate(own),
-                      .flops_per_second = product_rate(composed)};
+                      .flops_per_second = product_rate(composed, 8192, contents)};
   std::printf(
       "%s\na copy within the device: %.1f GB/s read and written; a product: %.1f TFLOP/s\n"
       "medians of %d\n\n",

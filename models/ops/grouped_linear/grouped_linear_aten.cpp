@@ -29,21 +29,17 @@ int64_t grouped_rows_workspace(Dtype dtype, int64_t rows, int64_t n, int64_t k, 
 
 #ifdef LONGSHORE_CUDA
 
-namespace {
-
 // Elsewhere ATen has a product for each expert, of whose rows it tells the host. That ours, which
 // has no wgmma or tcgen05, is the slower one here for all numbers of rows is to be measured.
-bool serves_here(const GroupedRowsArguments& a) {
+bool aten_serves_here(const GroupedRowsArguments& a) {
   const int generation = compute_capability(current_device()) / 10;
   return (generation == 9 || generation == 10) && may_serve(a.dtype, a.n, a.k, a.experts) &&
          all_aligned({a.a, a.b});
 }
 
-}  // namespace
-
 void run_grouped_rows(const KernelCall& call, GroupedRowsOf arguments) {
   const GroupedRowsArguments a = arguments(call);
-  if (serves_here(a))
+  if (aten_serves_here(a))
     run_grouped_rows_by_aten(call, arguments);
   else
     launch_grouped_rows(a, call.stream);

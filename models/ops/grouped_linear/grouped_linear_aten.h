@@ -12,6 +12,7 @@ using GroupedRowsOf = GroupedRowsArguments (*)(const KernelCall& call);
 int64_t grouped_rows_workspace(Dtype dtype, int64_t rows, int64_t n, int64_t k, int64_t experts);
 
 // In builds with CUDA. `run_grouped_rows` takes ATen's where it serves and else our own.
+bool aten_serves_here(const GroupedRowsArguments& arguments);
 void run_grouped_rows(const KernelCall& call, GroupedRowsOf arguments);
 void run_grouped_rows_by_aten(const KernelCall& call, GroupedRowsOf arguments);
 
