@@ -26,6 +26,8 @@ std::string_view lora_target(std::string_view module) {
   return module.substr(is_of_experts ? experts : last + 1);
 }
 
+bool is_expert_target(std::string_view target) { return target.starts_with(kExperts); }
+
 std::vector<std::string> lora_targets(const LayerTraits& layer) {
   std::vector<std::string> targets;
   for (const std::string& module : adaptable_modules(layer))

@@ -47,6 +47,9 @@ struct LoraConfig {
 // call a module.
 std::string_view lora_target(std::string_view module);
 
+// Whether a target is a module of experts.
+bool is_expert_target(std::string_view target);
+
 // What targets call the modules of adaptable_modules(), in their order.
 std::vector<std::string> lora_targets(const LayerTraits& layer);
 // Those of all families, each once.

@@ -6,9 +6,15 @@
 
 namespace longshore::trainer {
 
+std::vector<std::string> known_lora_targets(const Config& config) {
+  std::vector<std::string> targets = models::lora_targets(config.model.family->layer);
+  if (config.model.experts == 0) std::erase_if(targets, models::is_expert_target);
+  return targets;
+}
+
 std::vector<std::string> lora_targets(const Config& config) {
   const bool is_all = config.lora_targets == std::vector<std::string>{kAllLinear};
-  return is_all ? models::lora_targets(config.model.family->layer) : config.lora_targets;
+  return is_all ? known_lora_targets(config) : config.lora_targets;
 }
 
 std::vector<bool> windowed(const Config& config) {

@@ -1,4 +1,4 @@
-// rope_scaling(), windowed() and lora_targets() are what keys of a config say of its model.
+// rope_scaling(), windowed() and those for adapters are what keys of a config say of its model.
 #pragma once
 
 #include <string>
@@ -15,7 +15,9 @@ models::RopeScaling rope_scaling(const Config& config);
 // Which layers have a window, as layer_types says; empty where it says nothing.
 std::vector<bool> windowed(const Config& config);
 
-// The projections that have an adapter: lora_targets, all-linear written out.
+// The projections of the model's layers that can have an adapter.
+std::vector<std::string> known_lora_targets(const Config& config);
+// Those that have one: lora_targets, all-linear written out.
 std::vector<std::string> lora_targets(const Config& config);
 
 }  // namespace longshore::trainer

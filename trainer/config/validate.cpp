@@ -205,7 +205,7 @@ void check_training(const Config& config) {
   if (config.lora_rank > 0 && config.lora_targets.empty()) {
     refuse(config, "lora_targets", "projections, for " + described(config, "lora_rank"));
   }
-  const std::vector<std::string> known = models::lora_targets(config.model.family->layer);
+  const std::vector<std::string> known = known_lora_targets(config);
   for (const std::string& target : lora_targets(config))
     if (config.lora_rank > 0 && std::ranges::find(known, target) == known.end())
       refuse(config, "lora_targets",

@@ -236,8 +236,6 @@ class ConfigReader {
   ProblemList problems_;
 };
 
-bool is_of_experts(std::string_view target) { return target.starts_with("experts."); }
-
 // What peft calls targets: modules, and parameters of experts. Where each expert has modules of its
 // own, these are `experts`'.
 struct PeftTargets {
@@ -245,7 +243,7 @@ struct PeftTargets {
 
   PeftTargets(const LoraConfig& config, const models::ExpertTraits& experts) {
     for (const std::string& target : ordered_targets(config.targets))
-      if (!is_of_experts(target))
+      if (!models::is_expert_target(target))
         modules.push_back(target);
       else if (!config.per_expert)
         parameters.push_back(target);
@@ -268,7 +266,7 @@ void write_modules(const LoraConfig& config, bool reads_images, json& object) {
        alphas = json::object();
   for (const auto& [full_name, module] : config.modules) {
     const std::string name = peft_modules(full_name, reads_images)[0];
-    (is_of_experts(models::lora_target(full_name)) ? parameters : names).push_back(name);
+    (models::is_expert_target(models::lora_target(full_name)) ? parameters : names).push_back(name);
     if (module.rank != config.rank) ranks[escaped(name)] = module.rank;
     if (module.alpha != config.alpha) alphas[escaped(name)] = number(module.alpha);
   }
