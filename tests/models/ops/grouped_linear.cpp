@@ -84,6 +84,12 @@ std::vector<OpCase> large() {
   };
 }
 
+// Qwen 3 30B-A3B's.
+std::vector<OpCase> real() {
+  return {grouped_linear_case({{300, 0, 517, 20, 1, 700, 8, 46}, 768, 2048}),
+          grouped_linear_case({{40, 8, 0, 1, 90, 3, 64, 50}, 2048, 768, Layout::plain})};
+}
+
 constexpr OpTraits kOps[] = {
     {.op = &grouped_linear_op,
      .tolerance = {1e-5, kRounding},
@@ -98,6 +104,6 @@ constexpr OpTraits kOps[] = {
 
 }  // namespace
 
-extern constinit const OpRecord grouped_linear_record{kOps, small, large};
+extern constinit const OpRecord grouped_linear_record{kOps, small, large, real};
 
 }  // namespace longshore::models

@@ -59,6 +59,8 @@ std::vector<OpCase> large() {
           permute_case(1, 33, 257, 1, 3)};
 }
 
+std::vector<OpCase> real() { return {permute_case(1, 1024, 2048, 8, 128)}; }
+
 constexpr OpTraits kOps[] = {
     {.op = &group_by_expert_op,
      .tolerance = {},
@@ -79,6 +81,6 @@ constexpr OpTraits kOps[] = {
 
 }  // namespace
 
-extern constinit const OpRecord permute_record{kOps, small, large};
+extern constinit const OpRecord permute_record{kOps, small, large, real};
 
 }  // namespace longshore::models

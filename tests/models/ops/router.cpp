@@ -65,6 +65,8 @@ std::vector<OpCase> large() {
   };
 }
 
+std::vector<OpCase> real() { return {router_case(2, 2048, 128, {.experts_per_token = 8})}; }
+
 constexpr OpTraits kOps[] = {
     {.op = &router_op, .tolerance = {2e-6, 2e-6}, .emulated = emulated_launch<router_arguments>()},
     {.op = &router_grad_op,
@@ -74,6 +76,6 @@ constexpr OpTraits kOps[] = {
 
 }  // namespace
 
-extern constinit const OpRecord router_record{kOps, small, large};
+extern constinit const OpRecord router_record{kOps, small, large, real};
 
 }  // namespace longshore::models
