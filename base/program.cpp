@@ -100,7 +100,9 @@ void require_places_for(
                         ": found -, expected the name of a file: --json alone has it for "
                         "the standard output");
     require_place_for(option, file);
-    const auto [other, is_new] = taken.emplace(std::filesystem::weakly_canonical(file), option);
+    const std::filesystem::path place =
+        std::filesystem::weakly_canonical(std::filesystem::absolute(file));
+    const auto [other, is_new] = taken.emplace(place, option);
     if (!is_new)
       throw ConfigError(option + ": found " + path_text(file) + ", which " + other->second +
                         " writes, expected another file");

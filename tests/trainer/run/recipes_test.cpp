@@ -48,7 +48,8 @@ std::string small(const Config& recipe) {
            "image_token_id=887 ";
   if (recipe.model.window > 0) keys += "sliding_window_size=32 ";
   if (recipe.model.query_pre_attn_scalar) keys += "query_pre_attn_scalar=16 ";
-  if (recipe.model.experts > 0) keys += "num_experts=3 num_experts_per_tok=2 base_moe_mlp_dim=32 ";
+  if (recipe.model.experts > 0) keys += "num_experts=3 num_experts_per_tok=2 ";
+  if (recipe.model.expert_width > 0) keys += "base_moe_mlp_dim=32 ";
   if (recipe.model.global_head_dim)
     keys += "global_head_dim=32 global_num_kv_heads=1 full_attention_period=2 ";
   if (recipe.rope_type == RopeType::yarn) keys += "rope_original_max_position_embeddings=32 ";
