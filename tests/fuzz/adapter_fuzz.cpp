@@ -1,6 +1,7 @@
 // Any text as an adapter_config.json, and behind a zero byte any bytes as the tensors that belong
 // to it: refused with a DataError, or a config that stays the same when it is written, and tensors
-// that are all there in the shapes it says.
+// that are all there in the shapes it says. The text also as a mixture's, whose experts are saved
+// one by one, or together.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -33,11 +34,25 @@ std::map<std::string, std::vector<int64_t>> expected_shapes(const models::LoraCo
   return shapes;
 }
 
-void check(std::string_view text, std::span<const std::byte> file) {
-  const models::LoraConfig config = parse_adapter_config(text, {.layers = 1});
-  if (parse_adapter_config(write_adapter_config(config, models::kLlama, "base"), {.layers = 1}) !=
-      config)
+models::LoraConfig check_config(std::string_view text, const models::Family& family) {
+  const AdapterBase base{.family = &family, .layers = 1};
+  const models::LoraConfig config = parse_adapter_config(text, base);
+  if (parse_adapter_config(write_adapter_config(config, family, "base"), base) != config)
     std::abort();
+  return config;
+}
+
+void check_mixture(std::string_view text, const models::Family& family) {
+  try {
+    check_config(text, family);
+  } catch (const DataError&) {
+  }
+}
+
+void check(std::string_view text, std::span<const std::byte> file) {
+  check_mixture(text, models::kMixtral);
+  check_mixture(text, models::kGptOss);
+  const models::LoraConfig config = check_config(text, models::kLlama);
   const std::vector<data::SafetensorsTensor> tensors = data::parse_safetensors(file);
   const auto expected = expected_shapes(config);
   check_adapter_tensors(tensors, expected);

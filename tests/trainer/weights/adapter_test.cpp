@@ -343,6 +343,46 @@ TEST(AdapterConfig, TargetsAreFoundAsPeftFindsThem) {
             "0.up_proj=4/8 0.down_proj=4/8 3.down_proj=4/8 ");
 }
 
+// Of all experts as parameters, or of each as modules.
+TEST(AdapterConfig, ExpertsAreFoundAsPeftFindsThem) {
+  const AdapterBase base{.family = &models::kQwen3Moe, .layers = 2};
+  auto parsed = [&](const json& more) {
+    json object = json::parse(golden_config());
+    object.update(more);
+    const LoraConfig config = parse_adapter_config(object.dump(), base);
+    const std::string written = write_adapter_config(config, *base.family, "");
+    EXPECT_EQ(parse_adapter_config(written, base), config) << written;
+    return config;
+  };
+  const json q{"q_proj"}, all{"q_proj", "gate_proj", "up_proj", "down_proj"},
+      parameters{"mlp.experts.gate_up_proj", "experts.down_proj"};
+  const std::vector<std::string> both{"q_proj", "experts.gate_up_proj", "experts.down_proj"};
+  const LoraConfig joint = parsed({{"target_modules", q}, {"target_parameters", parameters}});
+  EXPECT_EQ(joint.targets, both);
+  EXPECT_FALSE(joint.per_expert);
+  const LoraConfig each = parsed({{"target_modules", all}});
+  EXPECT_EQ(each.targets, both);
+  EXPECT_TRUE(each.per_expert);
+  EXPECT_EQ(
+      parsed({{"target_modules", json::array()}, {"target_parameters", {"down_proj"}}}).targets,
+      std::vector<std::string>{"experts.down_proj"});
+  // Another rank of experts; those of one layer.
+  const LoraConfig other = parsed({{"target_modules", q},
+                                   {"target_parameters", {"1.mlp.experts.down_proj"}},
+                                   {"rank_pattern", {{"experts.down_proj", 2}}}});
+  EXPECT_EQ(other.modules.size(), 3u);
+  EXPECT_EQ(adapter_of(other, "model.layers.1.mlp.experts.down_proj")->rank, 2);
+  for (const auto& [more, words] :
+       {std::pair{json{{"target_modules", {"gate_proj"}}},
+                  "target_modules: found mlp.experts.{}.gate_proj among them and not"},
+        {json{{"target_modules", all}, {"rank_pattern", {{"q_proj", 2}}}},
+         "target_modules: found each expert's modules among them, and not all modules alike"},
+        {json{{"target_parameters", {"experts.gate_proj"}}},
+         "target_parameters: found \"experts.gate_proj\", expected those of experts: "
+         "mlp.experts.gate_up_proj, mlp.experts.down_proj"}})
+    EXPECT_THAT(refusal([&] { parsed(more); }), HasSubstr(words));
+}
+
 TEST(AdapterConfig, RankStabilizedAdaptersHaveAnotherScale) {
   json object = json::parse(golden_config());
   object["use_rslora"] = true;
