@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/numbered.h"
 #include "models/ir/backward.h"
 #include "models/ir/trace.h"
 
@@ -166,13 +167,6 @@ const Stage& main_stage(const Model& model) {
                         (model.main_stage.empty() ? "" : " named " + model.main_stage) +
                         ", expected one for the layers");
   return *std::ranges::find_if(model.stages, is_meant);
-}
-
-std::string numbered(std::string_view name, int64_t number) {
-  std::string with_number(name);
-  if (const size_t at = name.find("{}"); at != std::string_view::npos)
-    with_number.replace(at, 2, std::to_string(number));
-  return with_number;
 }
 
 namespace {

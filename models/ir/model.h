@@ -10,7 +10,6 @@
 
 #include <functional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "models/ir/program.h"
@@ -50,8 +49,6 @@ struct Model {
 // not named and there are several.
 const Stage& main_stage(const Model& model);
 
-// The name with the number in place of "{}".
-std::string numbered(std::string_view name, int64_t number);
 std::string weight_name(const Stage& stage, int layer, const Value& weight);
 // The names of its tensors in checkpoints: its own, that of a tensor which has rows of other
 // weights too, or one for each of its first dimension.

@@ -7,10 +7,10 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/numbered.h"
 #include "base/printable.h"
 #include "base/text.h"
 #include "data/tokenizers/pcre2_expression.h"
-#include "models/ir/model.h"
 
 namespace longshore::trainer {
 namespace {
@@ -204,7 +204,7 @@ std::vector<std::string> expert_targets(const AdapterTargets& targets, const Ada
   const models::ExpertTraits& experts = base.family->layer.experts;
   if (!found.empty() || !experts.are_numbered()) return found;
   auto is_first_target = [&](std::string_view module) {
-    return is_target(models::lora_module_name(layer, models::numbered(module, 0)));
+    return is_target(models::lora_module_name(layer, numbered(module, 0)));
   };
   const bool gate = is_first_target(experts.gate), up = is_first_target(experts.up);
   if (gate != up)
