@@ -228,9 +228,15 @@ std::vector<Var> per_layer_inputs(const DecoderConfig& c, Var tokens, Var x) {
   return parts;
 }
 
+// Declared where it is first read.
+Var batch_segments(Trace& t, const DecoderConfig& c) {
+  constexpr const char* kName = "segments";
+  if (const ValueId known = t.program().find(kName)) return {&t, known};
+  return t.batch(kName, {{c.batch, c.length}, Dtype::int32});
+}
+
 std::optional<Var> segments(Trace& t, const DecoderConfig& c) {
-  if (!c.segments) return std::nullopt;
-  return t.batch("segments", {{c.batch, c.length}, Dtype::int32});
+  return c.segments ? std::optional(batch_segments(t, c)) : std::nullopt;
 }
 
 // Whether windows are chunks, of which a row can have several.
@@ -477,7 +483,7 @@ bool pools_balance_loss(const DecoderConfig& c) {
 void add_pooled_loss(const DecoderConfig& c, const LayerKind& kind, Var logits, Var experts,
                      RouterOutputs& outputs) {
   Trace& t = *logits.trace;
-  Var sums = router_sums(logits, experts, t.batch("segments", {{c.batch, c.length}, Dtype::int32}));
+  Var sums = router_sums(logits, experts, batch_segments(t, c));
   if (kind.adds_to_sums) sums = add(t.earlier_layer(kRouterSums, sums.type()), sums);
   if (kind.gives_sums)
     outputs.sums = sums;

@@ -204,10 +204,10 @@ class LayoutBuilder {
     if (slices == 0) return;
     const int64_t elements = parameter.type.shape.count() / slices;
     if (elements % kParameterAlignment != 0)
-      throw ConfigError(parameter.name + ": found some of its " + std::to_string(slices) +
-                        " experts that train, of " + std::to_string(elements) +
-                        " elements each; expected all or none, or a multiple of " +
-                        std::to_string(kParameterAlignment));
+      throw InternalError(parameter.name + ": found some of its " + std::to_string(slices) +
+                          " slices that train, of " + std::to_string(elements) +
+                          " elements each, expected a multiple of " +
+                          std::to_string(kParameterAlignment));
   }
 
   void add(const Parameter& parameter, Bucket& bucket) const {

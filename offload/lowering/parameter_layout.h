@@ -157,8 +157,8 @@ struct ParameterLayout {
 
 // Throws InternalError when compute weights are wider than the weights that are trained, when there
 // are optimizers, but none for a parameter, and when a parameter is not split over all devices of
-// an axis, or over fsdp, which divides buckets. Throws ConfigError where parts would share a scale
-// of 8-bit states, and where experts of which some train do not have whole blocks of elements.
+// an axis, or over fsdp, which divides buckets, and where slices of which some train do not have
+// whole blocks of elements. Throws ConfigError where parts would share a scale of 8-bit states.
 ParameterLayout lay_out(const models::Model& model, const LayoutOptions& options = {});
 
 // The same with everything held by one device: of what is split, one part's bucket after the other.

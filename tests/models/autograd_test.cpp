@@ -161,6 +161,7 @@ TEST(RouterLosses, AreKnownWhereRoutersSayNothing) {
   segments[1].slice(0, 5).zero_();  // padding
   for (const BalanceLoss kind : {BalanceLoss::rows, BalanceLoss::model}) {
     config.balance_loss = kind;
+    config.segments = kind == BalanceLoss::model;  // which attention reads too
     const Model model = decoder(config);
     Tensors weights = random_weights(model, kInputs);
     for (auto& [name, weight] : weights)

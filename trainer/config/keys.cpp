@@ -349,8 +349,8 @@ std::vector<Key> make_config_keys() {
       {"load_balance_loss_type", optimizer,
        choice<&Config::load_balance_loss_type>({"maxtext", "transformers"}),
        "maxtext: of the tokens of each row of a layer, the mean over rows and layers with experts; "
-       "transformers: of those of all rows and layers together, padding left out "
-       "(router_aux_loss_coef)"},
+       "transformers: of those of all rows and layers of a device's micro-batch "
+       "together, padding left out (router_aux_loss_coef)"},
       {"router_z_loss_weight", optimizer, at_least(0, &Config::router_z_loss_weight),
        "of a loss that keeps routers' logits small, the mean over layers with experts; 0: none"},
       {"gradient_clipping_threshold", optimizer, at_least(0, &Config::gradient_clipping_threshold),

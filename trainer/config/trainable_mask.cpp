@@ -1,5 +1,7 @@
 #include "trainer/config/trainable_mask.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cctype>
 #include <iterator>
@@ -13,6 +15,7 @@
 #include "base/text.h"
 #include "data/tokenizers/pcre2_expression.h"
 #include "models/families/lora_config.h"
+#include "offload/lowering/parameter_layout.h"
 #include "trainer/config/yaml.h"
 
 namespace longshore::trainer {
@@ -88,6 +91,27 @@ std::string nearest_word(const std::string& expression, const std::vector<std::s
   return "";
 }
 
+// Updates are of whole blocks of elements.
+void require_whole_blocks(const Config& config, const models::Model& model) {
+  for (const models::Stage& stage : model.stages)
+    for (size_t layer = 0; layer < stage.layers.size(); ++layer) {
+      const models::Program& program = stage.program(layer);
+      for (models::ValueId id : program.inputs_from(models::Source::weight)) {
+        const auto slices = std::ssize(program[id].weight->trained_slices);
+        if (slices == 0) continue;
+        const int64_t elements = program[id].type.shape.count() / slices;
+        if (elements % offload::kParameterAlignment != 0)
+          throw ConfigError(
+              fmt::format("{}: found some of the {} experts' matrices such as {}, of {} elements "
+                          "each; expected all of them or none, or matrices whose elements are a "
+                          "multiple of {}",
+                          location(config, kKey), slices,
+                          saved_names(stage, static_cast<int>(layer), program[id])[0], elements,
+                          offload::kParameterAlignment));
+      }
+    }
+}
+
 }  // namespace
 
 void apply_mask(const Config& config, models::Model& model) {
@@ -111,6 +135,7 @@ void apply_mask(const Config& config, models::Model& model) {
   set_trainable(model, [&](const std::string& name) {
     return models::is_lora_weight(name) || found.contains(name);
   });
+  require_whole_blocks(config, model);
 }
 
 }  // namespace longshore::trainer

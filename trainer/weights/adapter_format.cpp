@@ -155,7 +155,10 @@ class ConfigReader {
     AdapterTargets targets;
     targets.target_modules = read_names("target_modules");
     targets.exclude_modules = read_names("exclude_modules");
-    targets.target_parameters = read_names("target_parameters").list;
+    if (const json& parameters = at("target_parameters"); parameters.is_array())
+      targets.target_parameters = read_texts("target_parameters", parameters);
+    else if (!is_off(parameters))
+      add_problem("target_parameters", parameters, "a list of names of parameters");
     if (targets.target_modules.empty() && targets.target_parameters.empty() && problems_.empty())
       add_problem("target_modules", at("target_modules"), kNames);
     read_layers(targets);

@@ -174,6 +174,17 @@ std::optional<std::vector<std::string>> targets_of_all_layers(
   return targets;
 }
 
+// Where each expert has modules of its own, all are alike.
+void require_no_patterns(const AdapterTargets& targets) {
+  for (const auto& [key, is_there] : {std::pair{"rank_pattern", !targets.rank_pattern.empty()},
+                                      {"alpha_pattern", !targets.alpha_pattern.empty()},
+                                      {"exclude_modules", !targets.exclude_modules.empty()}})
+    if (is_there)
+      throw DataError(std::string(key) +
+                      ": found some with each expert's modules among the targets, expected none: "
+                      "experts that have adapters by themselves have all the same");
+}
+
 // Throws where one is no parameter of experts.
 void require_parameters(const AdapterTargets& targets, const AdapterBase& base) {
   const std::vector<std::string> modules = models::expert_modules(base.family->layer);
@@ -208,8 +219,8 @@ std::vector<std::string> expert_targets(const AdapterTargets& targets, const Ada
   };
   const bool gate = is_first_target(experts.gate), up = is_first_target(experts.up);
   if (gate != up)
-    throw DataError("target_modules: found " + std::string(gate ? experts.gate : experts.up) +
-                    " among them and not " + std::string(gate ? experts.up : experts.gate) +
+    throw DataError("target_modules: found " + numbered(gate ? experts.gate : experts.up, 0) +
+                    " among them and not " + numbered(gate ? experts.up : experts.gate, 0) +
                     ", expected both or neither");
   const std::vector<std::string> modules = models::expert_modules(base.family->layer);
   if (gate) found.push_back(modules[0]);
@@ -285,7 +296,9 @@ void set_targets(const AdapterTargets& said, const AdapterBase& base, LoraConfig
   }
   if (config.modules.empty())
     throw DataError("target_modules: found no module of this model in it, expected some of " +
-                    join(known));
+                    join(known) +
+                    (base.family->layer.experts.are_numbered() ? ", those of experts of all" : ""));
+  if (config.per_expert) require_no_patterns(said);
   if (const auto alike = targets_of_all_layers(config.modules, base)) {
     config.rank = config.modules.begin()->second.rank;
     config.alpha = config.modules.begin()->second.alpha;

@@ -374,9 +374,9 @@ TEST(AdapterConfig, ExpertsAreFoundAsPeftFindsThem) {
   EXPECT_EQ(adapter_of(other, "model.layers.1.mlp.experts.down_proj")->rank, 2);
   for (const auto& [more, words] :
        {std::pair{json{{"target_modules", {"gate_proj"}}},
-                  "target_modules: found mlp.experts.{}.gate_proj among them and not"},
+                  "target_modules: found mlp.experts.0.gate_proj among them and not"},
         {json{{"target_modules", all}, {"rank_pattern", {{"q_proj", 2}}}},
-         "target_modules: found each expert's modules among them, and not all modules alike"},
+         "rank_pattern: found some with each expert's modules among the targets, expected none"},
         {json{{"target_parameters", {"experts.gate_proj"}}},
          "target_parameters: found \"experts.gate_proj\", expected those of experts: "
          "mlp.experts.gate_up_proj, mlp.experts.down_proj"}})
