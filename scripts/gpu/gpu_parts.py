@@ -397,6 +397,8 @@ class Parts(TimedCommands):
 
     def images(self):
         """Towers and decoders, with synthetic pixels."""
+        if not self.profile():
+            self.measure()
         self.all_of(*(functools.partial(self.image_step, model) for model in IMAGES))
 
     def image_step(self, model):

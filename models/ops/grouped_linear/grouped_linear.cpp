@@ -196,7 +196,8 @@ Matmul input_grad_product(const Attrs& attrs, std::span<const Type> in, std::spa
           .threads = threads_of(in[0].shape[0], in[1].shape[0])};
 }
 
-// dW[e] [N,K] = dyᵀ·x, or [K,N] = xᵀ·dy; always added to what is there.
+// dW[e] [N,K] = dyᵀ·x, or [K,N] = xᵀ·dy.
+template <Into into>
 Matmul weight_grad_product(const Attrs& attrs, std::span<const Type> in, std::span<const Type> out,
                            int64_t rows) {
   const bool is_plain = attrs.layout == Layout::plain;
@@ -207,7 +208,7 @@ Matmul weight_grad_product(const Attrs& attrs, std::span<const Type> in, std::sp
           .ab = in[0].dtype,
           .c = out[0].dtype,
           .a_layout = Layout::transposed,
-          .into = Into::add,
+          .into = into,
           .threads = threads_of(in[0].shape[0], in[2].shape[0])};
 }
 
@@ -239,6 +240,12 @@ void run_rows_cpu(const KernelCall& call) {
   });
 }
 
+int64_t workspace_weight_grad_cpu(const std::any& attrs, std::span<const Type> in,
+                                  std::span<const Type> out) {
+  return std::max(workspace_cpu<weight_grad_product<Into::overwrite>>(attrs, in, out),
+                  workspace_cpu<weight_grad_product<Into::add>>(attrs, in, out));
+}
+
 void run_weight_grad_cpu(const KernelCall& call) {
   const Types in = types_of(call.in), out = types_of(call.out);
   const Attrs attrs = attrs_of(call.attrs);
@@ -247,18 +254,21 @@ void run_weight_grad_cpu(const KernelCall& call) {
   auto rows_from = [&](int input, int64_t row) {
     return call.in[input].as<std::byte>() + row * in[input].shape[1] * size_bytes(in[input].dtype);
   };
+  const bool has_sum = call.in.size() > 3;
   for_all_blocks(call, in[0].shape[0], experts, [&](const Block& block, auto workspace) {
     std::byte* sum = call.out[0].as<std::byte>() + block.expert * matrix;
-    if (block.is_first) {
-      if (call.in.size() < 4)
-        std::memset(sum, 0, matrix);
-      else if (call.in[3].data != call.out[0].data)
-        std::memcpy(sum, call.in[3].as<std::byte>() + block.expert * matrix, matrix);
+    if (block.is_first && has_sum && call.in[3].data != call.out[0].data)
+      std::memcpy(sum, call.in[3].as<std::byte>() + block.expert * matrix, matrix);
+    const int64_t rows = block.end - block.begin;
+    if (rows == 0) {
+      if (!has_sum) std::memset(sum, 0, matrix);
+      return;
     }
-    if (block.begin == block.end) return;
+    // Where nothing is there to add to, an expert's first product spares reading it.
+    const Product product = block.is_first && !has_sum ? weight_grad_product<Into::overwrite>
+                                                       : weight_grad_product<Into::add>;
     const void *dy = rows_from(0, block.begin), *x = rows_from(1, block.begin);
-    run(weight_grad_product(attrs, in, out, block.end - block.begin), is_plain ? x : dy,
-        is_plain ? dy : x, sum, workspace);
+    run(product(attrs, in, out, rows), is_plain ? x : dy, is_plain ? dy : x, sum, workspace);
   });
 }
 
@@ -404,7 +414,7 @@ const Op grouped_linear_weight_grad_op{
     .print = print_weight_grad,
     .sum_input = 3,
     .op_class = OpClass::grouped,
-    .cpu = {run_weight_grad_cpu, workspace_cpu<weight_grad_product>},
+    .cpu = {run_weight_grad_cpu, workspace_weight_grad_cpu},
     .cuda = {custom_kernel<launch_grouped_weights, grouped_linear_weight_grad_arguments>()},
     .cuda_composed = {run_weight_grad_composed, workspace_composed},
     .reference = {run_weight_grad_composed}};
