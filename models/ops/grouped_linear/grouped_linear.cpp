@@ -120,13 +120,9 @@ std::string print_weight_grad(const std::any& attrs) {
 // Most rows of a product, so that there are so many descriptions of it at most, whatever the router
 // says. An expert's rows are divided evenly.
 constexpr int64_t kBlockRows = 1024;
-// Rows of an expert, on average, from which on a product has all threads. Below, each expert has
-// one.
-constexpr int64_t kRowsForAllThreads = 64;
-
-Threads threads_of(int64_t rows, int64_t experts) {
-  return rows >= kRowsForAllThreads * experts || experts == 1 ? Threads::all : Threads::one;
-}
+// Columns of a product, or rows of what it gives of weights: each thread has products of its own,
+// so that a part of W is arranged for it once, and not by every thread.
+constexpr int64_t kBlockColumns = 256;
 
 struct Block {
   int64_t expert, begin, end;  // rows
@@ -143,22 +139,24 @@ void for_each_block(const int32_t* ends, int64_t expert, F f) {
             block == 0});
 }
 
-// f(block, workspace) for all, with the threads that threads_of() says.
+struct Columns {
+  int64_t first, count;
+};
+
+// f(block, columns, workspace) for all blocks, and all parts of so many columns. Those of one part
+// of an expert follow each other.
 template <class F>
-void for_all_blocks(const KernelCall& call, int64_t rows, int64_t experts, F f) {
+void for_all_parts(const KernelCall& call, int64_t experts, int64_t columns, F f) {
   const int32_t* ends = call.in[2].as<int32_t>();
-  auto of_expert = [&](int64_t expert, std::span<std::byte> workspace) {
-    for_each_block(ends, expert, [&](const Block& block) { f(block, workspace); });
-  };
-  if (threads_of(rows, experts) == Threads::all) {
-    for (int64_t expert = 0; expert < experts; ++expert) of_expert(expert, call.workspace);
-    return;
-  }
+  const int64_t parts = ceil_div(columns, kBlockColumns);
   const int64_t share = static_cast<int64_t>(call.workspace.size()) / omp_get_max_threads();
   std::exception_ptr failure;
 #pragma omp parallel for schedule(dynamic)
-  for (int64_t expert = 0; expert < experts; ++expert) try {
-      of_expert(expert, call.workspace.subspan(omp_get_thread_num() * share, share));
+  for (int64_t i = 0; i < experts * parts; ++i) try {
+      const int64_t first = i % parts * kBlockColumns;
+      const Columns own{first, std::min(kBlockColumns, columns - first)};
+      const auto workspace = call.workspace.subspan(omp_get_thread_num() * share, share);
+      for_each_block(ends, i / parts, [&](const Block& block) { f(block, own, workspace); });
     } catch (...) {
 #pragma omp critical(longshore_failure)
       failure = std::current_exception();
@@ -180,7 +178,7 @@ Matmul forward_product(const Attrs& attrs, std::span<const Type> in, std::span<c
           .c = in[0].dtype,
           .b_layout = attrs.layout,
           .into = in.size() > 3 ? Into::add : Into::overwrite,
-          .threads = threads_of(in[0].shape[0], in[1].shape[0])};
+          .threads = Threads::one};
 }
 
 Matmul input_grad_product(const Attrs& attrs, std::span<const Type> in, std::span<const Type>,
@@ -193,7 +191,7 @@ Matmul input_grad_product(const Attrs& attrs, std::span<const Type> in, std::spa
           .c = in[0].dtype,
           .b_layout = attrs.layout == Layout::plain ? Layout::transposed : Layout::plain,
           .into = in.size() > 3 ? Into::add : Into::overwrite,
-          .threads = threads_of(in[0].shape[0], in[1].shape[0])};
+          .threads = Threads::one};
 }
 
 // dW[e] [N,K] = dyᵀ·x, or [K,N] = xᵀ·dy.
@@ -209,18 +207,35 @@ Matmul weight_grad_product(const Attrs& attrs, std::span<const Type> in, std::sp
           .c = out[0].dtype,
           .a_layout = Layout::transposed,
           .into = into,
-          .threads = threads_of(in[0].shape[0], in[2].shape[0])};
+          .threads = Threads::one};
 }
 
 int64_t experts_of(std::span<const Type> in) { return in[2].shape[0]; }
 
-// Of the largest block; products of fewer rows take no more.
-template <Product product>
+// Of some of the columns of a product's B and C.
+Matmul with_columns(Matmul product, int64_t columns) {
+  product.c_row = product.n;
+  if (product.b_layout == Layout::plain) product.b_row = product.n;
+  product.n = columns;
+  return product;
+}
+
+// Of some of the rows of a product's C, whose A is transposed.
+Matmul with_rows(Matmul product, int64_t rows) {
+  product.a_row = product.m;
+  product.m = rows;
+  return product;
+}
+
+// Of the largest block, for each thread; products of fewer rows take no more.
+template <Product product, Matmul (*part)(Matmul, int64_t)>
 int64_t workspace_cpu(const std::any& attrs, std::span<const Type> in, std::span<const Type> out) {
-  const int64_t rows = in[0].shape[0];
-  const Matmul largest = product(attrs_of(attrs), in, out, std::min(rows, kBlockRows));
-  const int64_t bytes = round_up(workspace_bytes(largest), 64);
-  return largest.threads == Threads::all ? bytes : bytes * omp_get_max_threads();
+  const Matmul largest = product(attrs_of(attrs), in, out, std::min(in[0].shape[0], kBlockRows));
+  const int64_t columns = part == with_columns ? largest.n : largest.m;
+  int64_t bytes = 0;
+  for (const int64_t count : {std::min(columns, kBlockColumns), columns % kBlockColumns})
+    if (count > 0) bytes = std::max(bytes, workspace_bytes(part(largest, count)));
+  return round_up(bytes, 64) * omp_get_max_threads();
 }
 
 template <Product product>
@@ -230,45 +245,50 @@ void run_rows_cpu(const KernelCall& call) {
   if (call.in.size() > 3 && call.in[3].data != call.out[0].data)
     std::memcpy(call.out[0].data, call.in[3].data, call.out[0].type.bytes());
   const int64_t experts = experts_of(in), size = size_bytes(in[0].dtype);
-  const int64_t matrix = in[1].bytes() / experts;
-  for_all_blocks(call, in[0].shape[0], experts, [&](const Block& block, auto workspace) {
+  const int64_t matrix = in[1].bytes() / experts, k = in[0].shape[1], n = out[0].shape[1];
+  for_all_parts(call, experts, n, [&](const Block& block, const Columns& own, auto workspace) {
     if (block.begin == block.end) return;
-    run(product(attrs, in, out, block.end - block.begin),
-        call.in[0].as<std::byte>() + block.begin * in[0].shape[1] * size,
-        call.in[1].as<std::byte>() + block.expert * matrix,
-        call.out[0].as<std::byte>() + block.begin * out[0].shape[1] * size, workspace);
+    const Matmul whole = product(attrs, in, out, block.end - block.begin);
+    const int64_t in_matrix = own.first * (whole.b_layout == Layout::plain ? 1 : k);
+    run(with_columns(whole, own.count), call.in[0].as<std::byte>() + block.begin * k * size,
+        call.in[1].as<std::byte>() + block.expert * matrix + in_matrix * size,
+        call.out[0].as<std::byte>() + (block.begin * n + own.first) * size, workspace);
   });
 }
 
 int64_t workspace_weight_grad_cpu(const std::any& attrs, std::span<const Type> in,
                                   std::span<const Type> out) {
-  return std::max(workspace_cpu<weight_grad_product<Into::overwrite>>(attrs, in, out),
-                  workspace_cpu<weight_grad_product<Into::add>>(attrs, in, out));
+  return std::max(workspace_cpu<weight_grad_product<Into::overwrite>, with_rows>(attrs, in, out),
+                  workspace_cpu<weight_grad_product<Into::add>, with_rows>(attrs, in, out));
 }
 
 void run_weight_grad_cpu(const KernelCall& call) {
   const Types in = types_of(call.in), out = types_of(call.out);
   const Attrs attrs = attrs_of(call.attrs);
   const int64_t experts = experts_of(in), matrix = out[0].bytes() / experts;
-  const bool is_plain = attrs.layout == Layout::plain;
-  auto rows_from = [&](int input, int64_t row) {
-    return call.in[input].as<std::byte>() + row * in[input].shape[1] * size_bytes(in[input].dtype);
+  const bool is_plain = attrs.layout == Layout::plain, has_sum = call.in.size() > 3;
+  const int64_t m = out[0].shape[1], row = matrix / m;  // of each matrix; bytes
+  auto rows_from = [&](int input, int64_t first) {
+    return call.in[input].as<std::byte>() +
+           first * in[input].shape[1] * size_bytes(in[input].dtype);
   };
-  const bool has_sum = call.in.size() > 3;
-  for_all_blocks(call, in[0].shape[0], experts, [&](const Block& block, auto workspace) {
-    std::byte* sum = call.out[0].as<std::byte>() + block.expert * matrix;
+  for_all_parts(call, experts, m, [&](const Block& block, const Columns& own, auto workspace) {
+    const int64_t at = block.expert * matrix + own.first * row, bytes = own.count * row;
+    std::byte* sum = call.out[0].as<std::byte>() + at;
     if (block.is_first && has_sum && call.in[3].data != call.out[0].data)
-      std::memcpy(sum, call.in[3].as<std::byte>() + block.expert * matrix, matrix);
+      std::memcpy(sum, call.in[3].as<std::byte>() + at, bytes);
     const int64_t rows = block.end - block.begin;
     if (rows == 0) {
-      if (!has_sum) std::memset(sum, 0, matrix);
+      if (!has_sum) std::memset(sum, 0, bytes);
       return;
     }
     // Where nothing is there to add to, an expert's first product spares reading it.
     const Product product = block.is_first && !has_sum ? weight_grad_product<Into::overwrite>
                                                        : weight_grad_product<Into::add>;
-    const void *dy = rows_from(0, block.begin), *x = rows_from(1, block.begin);
-    run(product(attrs, in, out, rows), is_plain ? x : dy, is_plain ? dy : x, sum, workspace);
+    const std::byte *dy = rows_from(0, block.begin), *x = rows_from(1, block.begin);
+    run(with_rows(product(attrs, in, out, rows), own.count),
+        (is_plain ? x : dy) + own.first * size_bytes(in[0].dtype), is_plain ? dy : x, sum,
+        workspace);
   });
 }
 
@@ -389,7 +409,7 @@ const Op grouped_linear_op{
     .print = print,
     .sum_input = 3,
     .op_class = OpClass::grouped,
-    .cpu = {run_rows_cpu<forward_product>, workspace_cpu<forward_product>},
+    .cpu = {run_rows_cpu<forward_product>, workspace_cpu<forward_product, with_columns>},
     .cuda = {kernel_of_parts<run_grouped_rows, grouped_linear_arguments>(), workspace_cuda},
     .cuda_composed = {run_composed, workspace_composed},
     .reference = {run_composed}};
@@ -401,7 +421,7 @@ const Op grouped_linear_input_grad_op{
     .print = print,
     .sum_input = 3,
     .op_class = OpClass::grouped,
-    .cpu = {run_rows_cpu<input_grad_product>, workspace_cpu<input_grad_product>},
+    .cpu = {run_rows_cpu<input_grad_product>, workspace_cpu<input_grad_product, with_columns>},
     .cuda = {kernel_of_parts<run_grouped_rows, grouped_linear_input_grad_arguments>(),
              workspace_cuda},
     .cuda_composed = {run_input_grad_composed, workspace_composed},

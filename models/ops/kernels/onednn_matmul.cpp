@@ -27,9 +27,12 @@ dnnl::memory::data_type data_type(Dtype dtype) {
   throw InternalError(std::string("oneDNN has no matmul for ") + name(dtype));
 }
 
-dnnl::memory::desc operand(int64_t rows, int64_t columns, Dtype dtype, Layout layout) {
-  using Tag = dnnl::memory::format_tag;
-  return {{rows, columns}, data_type(dtype), layout == Layout::plain ? Tag::ab : Tag::ba};
+dnnl::memory::desc operand(int64_t rows, int64_t columns, Dtype dtype, Layout layout, int64_t row) {
+  const bool is_plain = layout == Layout::plain;
+  if (row == 0) row = is_plain ? columns : rows;
+  const dnnl::memory::dims strides =
+      is_plain ? dnnl::memory::dims{row, 1} : dnnl::memory::dims{1, row};
+  return {{rows, columns}, data_type(dtype), strides};
 }
 
 std::string text(const Matmul& matmul) {
@@ -63,9 +66,10 @@ Primitive make(const Matmul& matmul) {
   const ThreadLimit limit(matmul.threads);
   bool is_offered = false;
   try {
-    dnnl::matmul::desc operation(operand(matmul.m, matmul.k, matmul.ab, matmul.a_layout),
-                                 operand(matmul.k, matmul.n, matmul.ab, matmul.b_layout),
-                                 operand(matmul.m, matmul.n, matmul.c, Layout::plain));
+    dnnl::matmul::desc operation(
+        operand(matmul.m, matmul.k, matmul.ab, matmul.a_layout, matmul.a_row),
+        operand(matmul.k, matmul.n, matmul.ab, matmul.b_layout, matmul.b_row),
+        operand(matmul.m, matmul.n, matmul.c, Layout::plain, matmul.c_row));
     dnnl::matmul::primitive_desc description(operation, attributes, engine());
     is_offered = true;
     return {description, dnnl::matmul(description)};
