@@ -18,12 +18,10 @@ double LoraConfig::scale(const LoraModule& module) const {
 }
 
 std::string_view lora_target(std::string_view module) {
-  const size_t last = module.rfind('.');
-  const size_t experts = module.rfind(kExperts, last);
-  const bool is_of_experts = last != std::string_view::npos && experts != std::string_view::npos &&
-                             experts + kExperts.size() == last + 1 &&
-                             (experts == 0 || module[experts - 1] == '.');
-  return module.substr(is_of_experts ? experts : last + 1);
+  const size_t word = module.rfind('.') + 1;
+  const std::string_view before = module.substr(0, word);
+  const bool is_of_experts = before == kExperts || before.ends_with("." + std::string(kExperts));
+  return module.substr(is_of_experts ? word - kExperts.size() : word);
 }
 
 bool is_expert_target(std::string_view target) { return target.starts_with(kExperts); }

@@ -40,7 +40,6 @@ enum class Toy { none, a, b };
 // The word of lora_targets for all linear layers.
 inline constexpr const char* kAllLinear = "all-linear";
 
-enum class BalanceLossType { maxtext, transformers };
 enum class RopeType { unscaled, linear, llama3, yarn, proportional };
 enum class ComputeDtype { automatic, float32, bfloat16 };
 enum class WeightDtype { float32, bfloat16 };
@@ -162,7 +161,7 @@ struct Config {
   bool sgd_nesterov = false;
   double sgd_weight_decay = 0;
   double load_balance_loss_weight = 0;
-  BalanceLossType load_balance_loss_type = BalanceLossType::maxtext;
+  models::BalanceLoss load_balance_loss_type = models::BalanceLoss::rows;
   double router_z_loss_weight = 0;
   double gradient_clipping_threshold = 1;
   GradientClipping gradient_clipping = GradientClipping::global_norm;

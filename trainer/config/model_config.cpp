@@ -81,9 +81,7 @@ models::DecoderConfig decoder_config(const Config& config, models::Target target
     decoder.sparse.push_back(std::ranges::find(config.mlp_only_layers, std::to_string(layer)) ==
                              config.mlp_only_layers.end());
   decoder.balance_loss_weight = config.load_balance_loss_weight;
-  decoder.balance_loss = config.load_balance_loss_type == BalanceLossType::maxtext
-                             ? models::BalanceLoss::rows
-                             : models::BalanceLoss::model;
+  decoder.balance_loss = config.load_balance_loss_type;
   decoder.router_z_loss_weight = config.router_z_loss_weight;
   decoder.lora = lora_config(config);
   if (config.use_multimodal) decoder.vision = vision_config(config);

@@ -50,6 +50,15 @@ LONGSHORE_INLINE uint64_t router_rank(float logit, int64_t expert) {
   return uint64_t{ordered} << 32 | static_cast<uint32_t>(~expert);
 }
 
+// body.token(lanes, token) for those of a block.
+template <class Group, class Body>
+LONGSHORE_BODY void for_tokens_of(Group& group, int64_t index, int64_t tokens, const Body& body) {
+  const int64_t first = index * (group.threads() / kRouterLanes);
+  group.template split<kRouterLanes>([&](auto& lanes, int number) {
+    if (first + number < tokens) body.token(lanes, first + number);
+  });
+}
+
 LONGSHORE_INLINE float router_sigmoid(float x) { return divide_fast(1.f, 1.f + exp_fast(-x)); }
 
 template <class T>
@@ -59,10 +68,7 @@ struct RouterBody {
 
   template <class Group>
   LONGSHORE_BODY void operator()(Group& group, int64_t index) const {
-    const int64_t first = index * (group.threads() / kRouterLanes);
-    group.template split<kRouterLanes>([&](auto& lanes, int number) {
-      if (first + number < a.tokens) token(lanes, first + number);
-    });
+    for_tokens_of(group, index, a.tokens, *this);
   }
 
   template <class Group>
@@ -101,10 +107,7 @@ struct RouterGradBody {
 
   template <class Group>
   LONGSHORE_BODY void operator()(Group& group, int64_t index) const {
-    const int64_t first = index * (group.threads() / kRouterLanes);
-    group.template split<kRouterLanes>([&](auto& lanes, int number) {
-      if (first + number < a.tokens) token(lanes, first + number);
-    });
+    for_tokens_of(group, index, a.tokens, *this);
   }
 
   template <class Group>
@@ -140,20 +143,19 @@ struct RouterGradBody {
   }
 };
 
+template <class Body, class Launcher>
+void launch_on_tokens(const Body& body, const Launcher& launcher) {
+  launcher(body, ceil_div(body.a.tokens, launcher.template threads<Body>() / kRouterLanes));
+}
+
 template <class Launcher>
 void launch(const RouterArguments& a, const Launcher& launcher) {
-  with_float_type(a.dtype, [&]<class T>(T) {
-    using Body = RouterBody<T>;
-    launcher(Body{a}, ceil_div(a.tokens, launcher.template threads<Body>() / kRouterLanes));
-  });
+  with_float_type(a.dtype, [&]<class T>(T) { launch_on_tokens(RouterBody<T>{a}, launcher); });
 }
 
 template <class Launcher>
 void launch(const RouterGradArguments& a, const Launcher& launcher) {
-  with_float_type(a.dtype, [&]<class T>(T) {
-    using Body = RouterGradBody<T>;
-    launcher(Body{a}, ceil_div(a.tokens, launcher.template threads<Body>() / kRouterLanes));
-  });
+  with_float_type(a.dtype, [&]<class T>(T) { launch_on_tokens(RouterGradBody<T>{a}, launcher); });
 }
 
 }  // namespace longshore::models
