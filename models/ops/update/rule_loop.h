@@ -12,23 +12,22 @@
 
 namespace longshore::models {
 
+// Element i. A function of its own, as a loop whose own variable is an array is not vectorised.
+template <class Element>
+LONGSHORE_INLINE float update_one(const UpdateRange& r, const Element& element, int64_t i) {
+  float updated = r.weight_before[i], states[Element::kStates];
+  for (int s = 0; s < Element::kStates; ++s) states[s] = r.states_before[s][i];
+  element(r.gradient[i], updated, states);
+  for (int s = 0; s < Element::kStates; ++s) r.states[s][i] = states[s];
+  return r.weight[i] = updated;
+}
+
 template <class Element, bool kCopies>
-LONGSHORE_INLINE void update_elements(const UpdateRange& r, const Element element) {
-  constexpr int kStates = Element::kStates;
-  const float *gradient = r.gradient, *weight_before = r.weight_before;
-  const float *first_before = r.states_before[0], *second_before = r.states_before[kStates - 1];
-  float *weight = r.weight, *first = r.states[0], *second = r.states[kStates - 1];
-  bfloat16* compute = r.compute;
+LONGSHORE_INLINE void update_elements(const UpdateRange r, const Element element) {
 #pragma omp simd
   for (int64_t i = 0; i < r.count; ++i) {
-    float updated = weight_before[i], states[kStates];
-    states[0] = first_before[i];
-    if constexpr (kStates == 2) states[1] = second_before[i];
-    element(gradient[i], updated, states);
-    first[i] = states[0];
-    if constexpr (kStates == 2) second[i] = states[1];
-    weight[i] = updated;
-    if constexpr (kCopies) store(compute[i], updated);
+    const float updated = update_one(r, element, i);
+    if constexpr (kCopies) store(r.compute[i], updated);
   }
 }
 
