@@ -107,7 +107,7 @@ class Linears {
   Var operator()(const Projection& to) {
     const auto& [name, width, has_bias] = to;
     Trace& t = *x_.trace;
-    Weight matrix = kMatrix, bias = kBias;
+    Weight matrix = kLinear, bias = kBias;
     matrix.saved_section = rows(name, ".weight");
     bias.saved_section = rows(name, ".bias");
     if (adapter_)
@@ -168,12 +168,6 @@ struct Rotation {
 constexpr const char *kRope = "rope", *kWindowRope = "window_rope", *kQueryRope = "query_rope",
                      *kUnrotatedQuery = "unrotated_query";
 
-// Whether queries of layers without RoPE have a temperature that is not 1 at all places.
-bool has_unrotated_temperature(const DecoderConfig& c) {
-  return c.has_unrotated_temperature && nope_layer_interval(c) <= c.layers &&
-         c.length >= c.unrotated_temperature_length;
-}
-
 std::vector<Rotation> rotations(const DecoderConfig& c) {
   const int64_t dim = rotary_dim(c, false), window_dim = rotary_dim(c, true);
   std::vector<Rotation> all{
@@ -191,7 +185,7 @@ std::vector<Rotation> rotations(const DecoderConfig& c) {
          .scaling = c.rope_scaling,
          .temperature = RopeTemperature{.beta = c.temperature_beta,
                                         .length = original_length(c.rope_scaling).value()}});
-  if (has_unrotated_temperature(c))
+  if (c.has_unrotated_temperature)
     all.push_back(
         {.name = kUnrotatedQuery,
          .dim = dim,
@@ -218,7 +212,7 @@ std::vector<Var> per_layer_inputs(const DecoderConfig& c, Var tokens, Var x) {
   Var of_tokens = scale(embedding(tokens, table, c.pad_token.value_or(-1)),
                         std::sqrt(static_cast<double>(part)));
   Var matrix =
-      t.weight(prefix + "per_layer_model_projection.weight", {{all, c.width}, c.dtype}, kMatrix);
+      t.weight(prefix + "per_layer_model_projection.weight", {{all, c.width}, c.dtype}, kLinear);
   Var of_x = norm(c, times(linear(x, matrix), 1 / static_cast<double>(c.width)),
                   prefix + "per_layer_projection_norm.weight", part);
   Var sum = times(add(of_x, of_tokens), 0.5);  // [B,T,layers*P]
@@ -348,15 +342,16 @@ QueryKeyValue query_key_value(const DecoderConfig& c, Var n, const LayerInputs& 
       break;
     }
     case QkNorm::unweighted:
-      if (!c.has_qk_norm || !kind.has_rope) break;
-      q = unweighted_norm(c, q, d);
-      if (k) k = unweighted_norm(c, *k, d);
-      break;
+      break;  // of what is turned
   }
   RopeOptions turned{.pairs = traits(c).rope_pairs};
   if (rotary_dim(c, kind.has_window) < d) turned.head_dim = d;
   if (in.of_queries) q = rope(q, *in.of_queries, turned);
   if (in.of_keys && k) k = rope(*k, *in.of_keys, turned);
+  if (traits(c).qk_norm == QkNorm::unweighted && c.has_qk_norm && kind.has_rope) {
+    q = unweighted_norm(c, q, d);
+    if (k) k = unweighted_norm(c, *k, d);
+  }
   t.label(q, "query_proj");
   if (k) {
     t.label(*k, "key_proj");
@@ -470,12 +465,6 @@ struct RouterOutputs {
 
 constexpr const char* kRouterSums = "routed_so_far";
 
-int64_t layers_with_experts(const DecoderConfig& c) {
-  int64_t layers = 0;
-  for (int64_t layer = 0; layer < c.layers; ++layer) layers += has_experts(c, layer) ? 1 : 0;
-  return layers;
-}
-
 bool pools_balance_loss(const DecoderConfig& c) {
   return c.balance_loss_weight > 0 && c.balance_loss == BalanceLoss::model;
 }
@@ -568,9 +557,9 @@ Var per_layer_block(const DecoderConfig& c, Var x, Var own) {
   Trace& t = *x.trace;
   const int64_t part = c.per_layer_width;
   Var gate =
-      linear(x, t.weight("per_layer_input_gate.weight", {{part, c.width}, c.dtype}, kMatrix));
+      linear(x, t.weight("per_layer_input_gate.weight", {{part, c.width}, c.dtype}, kLinear));
   Var out = linear(gated(c, gate, own),
-                   t.weight("per_layer_projection.weight", {{c.width, part}, c.dtype}, kMatrix));
+                   t.weight("per_layer_projection.weight", {{c.width, part}, c.dtype}, kLinear));
   return norm(c, out, "post_per_layer_input_norm.weight", c.width);
 }
 
@@ -638,7 +627,7 @@ Program head(const DecoderConfig& c, const HeadOptions& options) {
 
 Adapters adapters(const DecoderConfig& c, int layer) {
   Adapters adapters;
-  for (const std::string& module : adaptable_modules(traits(c)))
+  for (const std::string& module : adaptable_modules(traits(c), layers_with_experts(c) < c.layers))
     if (const auto found = adapter_of(c.lora, lora_module_name(layer, module)))
       adapters[module] = {.rank = found->rank, .scale = c.lora.scale(*found)};
   return adapters;
@@ -683,7 +672,15 @@ Stage layers(const DecoderConfig& c, int64_t cache_capacity, int embed) {
   return stage;
 }
 
-Model all_stages(const DecoderConfig& config, int64_t cache_capacity, const HeadOptions& options) {
+// Whether queries of layers without RoPE have a temperature that is not 1 at all of so many places.
+bool has_unrotated_temperature(const DecoderConfig& c, int64_t places) {
+  return c.has_unrotated_temperature && nope_layer_interval(c) <= c.layers &&
+         places >= c.unrotated_temperature_length;
+}
+
+Model all_stages(DecoderConfig config, int64_t cache_capacity, const HeadOptions& options) {
+  config.has_unrotated_temperature =
+      has_unrotated_temperature(config, std::max(config.length, cache_capacity));
   Model model{.name = "decoder", .stages = {}, .main_stage = kDecoderStage};
   auto next = [&] { return static_cast<int>(model.stages.size()); };
   std::vector<StageInput> image_rows, head_inputs;

@@ -76,6 +76,12 @@ bool has_experts(const DecoderConfig& config, int64_t layer) {
                                : has(config.sparse, 0, layer);
 }
 
+int64_t layers_with_experts(const DecoderConfig& c) {
+  int64_t layers = 0;
+  for (int64_t layer = 0; layer < c.layers; ++layer) layers += has_experts(c, layer) ? 1 : 0;
+  return layers;
+}
+
 int64_t moe_layer_step(const DecoderConfig& config) {
   int64_t first = 0;
   while (first < config.layers && !has_experts(config, first)) ++first;

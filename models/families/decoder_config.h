@@ -117,6 +117,7 @@ KvSharing kv_sharing(const DecoderConfig& config, int64_t layer);
 std::optional<int64_t> layer_without_keys(const DecoderConfig& config);
 // Whether that layer, counted from 0, has experts.
 bool has_experts(const DecoderConfig& config, int64_t layer);
+int64_t layers_with_experts(const DecoderConfig& config);
 // The s with which each s-th layer has experts and no other has; 0 where there is no such s.
 int64_t moe_layer_step(const DecoderConfig& config);
 // The width between an expert's projections.

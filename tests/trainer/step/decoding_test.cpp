@@ -189,24 +189,36 @@ TEST_P(DecodingOf, Bfloat16IsAsNearAsTransformers) {
 }
 
 // Whatever parts a text is run in; and the likeliest token is the same, so that greedy texts are.
-TEST_P(DecodingOf, PartsAreTheFullForwardPass) {
-  Golden golden(GetParam());
-  Loaded loaded(golden.folder);
-  std::vector<int32_t> text = row(golden, 0);
-  int64_t whole = std::ssize(text), vocabulary = loaded.model.vocabulary;
-  std::vector<float> forward = loaded.forward(text);
-  double tolerance = 1e-5 * largest_of(forward);
+void expect_parts_are_the_full_forward_pass(Loaded& loaded, std::span<const int32_t> text) {
+  const int64_t whole = std::ssize(text), vocabulary = loaded.model.vocabulary;
+  const std::vector<float> forward = loaded.forward(text);
+  const double tolerance = 1e-5 * largest_of(forward);
   for (const std::vector<int64_t>& parts :
        {std::vector<int64_t>{}, std::vector<int64_t>{whole}, std::vector<int64_t>{5, 3, 5}}) {
-    std::vector<std::vector<float>> logits = loaded.decode(text, parts);
+    const std::vector<std::vector<float>> logits = loaded.decode(text, parts);
     for (size_t i = 0, end = 0; i < logits.size(); ++i) {
       end += i < parts.size() ? static_cast<size_t>(parts[i]) : 1;
-      std::span expected(forward.data() + (static_cast<int64_t>(end) - 1) * vocabulary,
-                         static_cast<size_t>(vocabulary));
+      const std::span expected(forward.data() + (static_cast<int64_t>(end) - 1) * vocabulary,
+                               static_cast<size_t>(vocabulary));
       EXPECT_LE(largest_difference(logits[i], expected), tolerance) << end;
       EXPECT_EQ(likeliest(logits[i]), likeliest(expected)) << end;
     }
   }
+}
+
+TEST_P(DecodingOf, PartsAreTheFullForwardPass) {
+  Golden golden(GetParam());
+  Loaded loaded(golden.folder);
+  expect_parts_are_the_full_forward_pass(loaded, row(golden, 0));
+}
+
+TEST(Decoding, TemperaturesGoByThePlaceInTheText) {
+  Golden golden("llama4_text");
+  Loaded loaded(golden.folder);
+  const std::vector<float> before = loaded.forward(row(golden, 0));
+  loaded.model.unrotated_temperature_length = 4;
+  EXPECT_NE(loaded.forward(row(golden, 0)), before);
+  expect_parts_are_the_full_forward_pass(loaded, row(golden, 0));
 }
 
 TEST_P(DecodingOf, GreedyTextIsThatOfFullForwardPasses) {
