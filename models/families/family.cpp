@@ -30,14 +30,15 @@ const Family* find_family(std::string_view name) {
   return found == families().end() ? nullptr : *found;
 }
 
-std::vector<std::string> linear_modules(const LayerTraits& layer) {
+std::vector<std::string> linear_modules(const LayerTraits& layer, bool has_dense_layers) {
   std::vector<std::string> modules;
   auto add = [&](std::string module) {
     std::string published(published_module(layer, module));
     if (modules.empty() || modules.back() != published) modules.push_back(std::move(published));
   };
   const ExpertTraits& experts = layer.experts;
-  const bool has_mlp = experts.router.empty() || experts.is_beside() || !experts.shared.empty();
+  const bool has_mlp = experts.router.empty() || experts.is_beside() || !experts.shared.empty() ||
+                       (experts.may_be_absent && has_dense_layers);
   for (std::string_view module : kLinearModules)
     if (!module.starts_with(kMlp))
       add(std::string(module));
@@ -56,8 +57,8 @@ std::vector<std::string> expert_modules(const LayerTraits& layer) {
   return {module + ".gate_up_proj", module + ".down_proj"};
 }
 
-std::vector<std::string> adaptable_modules(const LayerTraits& layer) {
-  std::vector<std::string> modules = linear_modules(layer);
+std::vector<std::string> adaptable_modules(const LayerTraits& layer, bool has_dense_layers) {
+  std::vector<std::string> modules = linear_modules(layer, has_dense_layers);
   for (std::string& module : expert_modules(layer)) modules.push_back(std::move(module));
   return modules;
 }

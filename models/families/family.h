@@ -28,8 +28,8 @@ struct LayerNorms {
   bool operator==(const LayerNorms&) const = default;
 };
 
-// Of query and key, before they are turned: RMSNorm on each head, or on all heads together; or on
-// each head of layers with RoPE, without weights, where use_qk_norm says so.
+// Of query and key, before they are turned: RMSNorm on each head, or on all heads together. Or
+// after that, on each head of layers with RoPE, without weights, where use_qk_norm says so.
 enum class QkNorm : uint8_t { none, of_each_head, of_all_heads, unweighted };
 
 // What sliding_window_size is: how many keys a query sees, or a chunk of the text, of which a query
@@ -72,6 +72,8 @@ struct ExpertTraits {
   bool scales_router = false;  // what the router reads is normed and scaled, and what it says too
   bool weighs_inputs = false;  // experts read weighed tokens; else what they give is weighed
   std::string_view shared;     // an MLP that all tokens go through besides
+  // Whether some layers may have the other layers' MLP in their place.
+  bool may_be_absent = false;
   // Where experts stand beside the layer's MLP: norms on what they read, on what they give, and on
   // what the MLP gives. Else they stand in its place.
   std::string_view norm_before, norm_after, norm_after_mlp;
@@ -155,6 +157,9 @@ struct HfKeys {
   int64_t global_head_dim = 0;  // 0: as head_dim
   bool last_is_global = false;  // the last layer has no window, whatever layer_types say
   Windows windows = Windows::none;
+  // Of windows that are refused: the first layer that has one by use_sliding_window, where neither
+  // layer_types nor max_window_layers say. Nothing: some have one, whatever these say.
+  std::optional<int64_t> max_window_layers = {};
   int64_t full_attention_period = 0;            // where layer_types do not say it
   const char* period_key = nullptr;             // the older spelling of layer_types
   std::vector<const char*> expert_counts = {};  // keys of num_experts; the first is written
@@ -188,15 +193,15 @@ const FamilyField* find_field(const Family& family, const Field& field);
 const Family* find_family(std::string_view name);
 
 // The linear layers of a decoder layer, as they are published, of which a layer may lack some.
-// Experts are not among them.
-std::vector<std::string> linear_modules(const LayerTraits& layer);
+// Experts are not among them. `has_dense_layers`: whether some layers of the model have none.
+std::vector<std::string> linear_modules(const LayerTraits& layer, bool has_dense_layers = false);
 
 // Those of its experts, "mlp.experts.gate_up_proj" and "mlp.experts.down_proj"; none of a family
 // without.
 std::vector<std::string> expert_modules(const LayerTraits& layer);
 
 // Those that can have adapters: both.
-std::vector<std::string> adaptable_modules(const LayerTraits& layer);
+std::vector<std::string> adaptable_modules(const LayerTraits& layer, bool has_dense_layers = false);
 
 // Those of all families, each once.
 std::vector<std::string> all_linear_modules();

@@ -8,6 +8,7 @@ const Family kQwen2{.name = "qwen2",
                     .layer = {.qkv_bias = true},
                     .hf = {.activations = {"silu", "swish"},
                            .required = {"num_key_value_heads"},
-                           .windows = Windows::refused}};
+                           .windows = Windows::refused,
+                           .max_window_layers = 28}};
 
 }  // namespace longshore::models

@@ -10,6 +10,7 @@ const Family kQwen3{.name = "qwen3",
                     .hf = {.activations = {"silu", "swish"},
                            .required = {"num_key_value_heads", "head_dim"},
                            .fields = {{&kAttentionBias}},
-                           .windows = Windows::refused}};
+                           .windows = Windows::refused,
+                           .max_window_layers = 28}};
 
 }  // namespace longshore::models

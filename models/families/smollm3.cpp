@@ -14,6 +14,7 @@ const Family kSmolLm3{.name = "smollm3",
                              .tied_embeddings = true,
                              .pad_token = 128004,
                              .rope_base = 2e6,
+                             .window = 0,
                              .windows = Windows::refused,
                              .nope_layer_interval = 4}};
 

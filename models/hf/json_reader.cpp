@@ -91,7 +91,8 @@ void JsonReader::expect_off(const std::string& key) {
   if (!has(key)) return;
   const json& value = object_[key];
   if (value != json(false) && value != json(0) && value != json(0.0))
-    throw DataError(prefix_ + key + ": found " + shown(value) + ", which is not supported");
+    throw DataError(prefix_ + key + ": found " + shown(value) +
+                    ", which is not supported; expected false or 0");
 }
 
 void JsonReader::refuse(const std::string& key, const std::string& expected) const {
