@@ -26,9 +26,9 @@ std::string_view lora_target(std::string_view module) {
 
 bool is_expert_target(std::string_view target) { return target.starts_with(kExperts); }
 
-std::vector<std::string> lora_targets(const LayerTraits& layer) {
+std::vector<std::string> lora_targets(const LayerTraits& layer, bool has_dense_layers) {
   std::vector<std::string> targets;
-  for (const std::string& module : adaptable_modules(layer))
+  for (const std::string& module : adaptable_modules(layer, has_dense_layers))
     if (const std::string target(lora_target(module));
         std::ranges::find(targets, target) == targets.end())
       targets.push_back(target);

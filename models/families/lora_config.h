@@ -51,7 +51,7 @@ std::string_view lora_target(std::string_view module);
 bool is_expert_target(std::string_view target);
 
 // What targets call the modules of adaptable_modules(), in their order.
-std::vector<std::string> lora_targets(const LayerTraits& layer);
+std::vector<std::string> lora_targets(const LayerTraits& layer, bool has_dense_layers = false);
 // Those of all families, each once.
 std::vector<std::string> all_lora_targets();
 

@@ -6,8 +6,14 @@
 
 namespace longshore::trainer {
 
+bool has_dense_layers(const Config& config) {
+  return !config.mlp_only_layers.empty() ||
+         models::layers_with_experts(config.model) < config.model.layers;
+}
+
 std::vector<std::string> known_lora_targets(const Config& config) {
-  std::vector<std::string> targets = models::lora_targets(config.model.family->layer);
+  std::vector<std::string> targets =
+      models::lora_targets(config.model.family->layer, has_dense_layers(config));
   if (config.model.experts == 0) std::erase_if(targets, models::is_expert_target);
   return targets;
 }

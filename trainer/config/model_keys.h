@@ -1,4 +1,5 @@
-// rope_scaling(), windowed() and those for adapters are what keys of a config say of its model.
+// rope_scaling(), windowed(), has_dense_layers() and those for adapters are what keys of a config
+// say of its model.
 #pragma once
 
 #include <string>
@@ -14,6 +15,9 @@ models::RopeScaling rope_scaling(const Config& config);
 
 // Which layers have a window, as layer_types says; empty where it says nothing.
 std::vector<bool> windowed(const Config& config);
+
+// Whether some layers of the model have no experts.
+bool has_dense_layers(const Config& config);
 
 // The projections of the model's layers that can have an adapter.
 std::vector<std::string> known_lora_targets(const Config& config);

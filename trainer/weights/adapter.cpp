@@ -77,7 +77,8 @@ std::vector<fs::path> adapter_files(const fs::path& folder) {
 AdapterBase adapter_base(const models::DecoderConfig& model) {
   return {.family = model.family,
           .layers = static_cast<int>(model.layers),
-          .tower_layers = model.vision ? static_cast<int>(model.vision->layers) : 0};
+          .tower_layers = model.vision ? static_cast<int>(model.vision->layers) : 0,
+          .has_dense_layers = models::layers_with_experts(model) < model.layers};
 }
 
 LoraConfig read_adapter_config(const fs::path& folder, const AdapterBase& base) {
@@ -102,7 +103,8 @@ Config with_adapter(Config config) {
   const LoraConfig adapter = read_adapter_config(
       folder, {.family = config.model.family,
                .layers = static_cast<int>(config.model.layers),
-               .tower_layers = config.use_multimodal ? static_cast<int>(config.vision.layers) : 0});
+               .tower_layers = config.use_multimodal ? static_cast<int>(config.vision.layers) : 0,
+               .has_dense_layers = has_dense_layers(config)});
   require_no_dropout(config, folder);
   std::vector<std::string> differing;
   auto take = [&](const char* key, auto& here, const auto& there, const std::string& here_text,

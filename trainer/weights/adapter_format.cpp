@@ -220,7 +220,7 @@ class ConfigReader {
 
   // Products are scaled in float32.
   static void check_scales(const LoraConfig& config, const AdapterBase& base) {
-    const std::vector<std::string> names = models::adaptable_modules(base.family->layer);
+    const std::vector<std::string> names = base.adaptable_modules();
     for (int layer = 0; layer < base.layers; ++layer)
       for (const std::string& name : names) {
         const auto module = adapter_of(config, models::lora_module_name(layer, name));

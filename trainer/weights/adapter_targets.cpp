@@ -148,7 +148,7 @@ bool is_all_linear(const ModuleNames& names) {
 ModuleNames written_out(const ModuleNames& names, const AdapterBase& base) {
   if (!is_all_linear(names)) return names;
   ModuleNames all;
-  for (const std::string& module : models::linear_modules(base.family->layer))
+  for (const std::string& module : base.linear_modules())
     all.list.emplace_back(models::lora_target(module));
   return all;
 }
@@ -161,9 +161,9 @@ std::optional<std::vector<std::string>> targets_of_all_layers(
     if (module != modules.begin()->second) return std::nullopt;
     ++counts[std::string(models::lora_target(name))];
   }
-  const std::vector<std::string> all = models::adaptable_modules(base.family->layer);
+  const std::vector<std::string> all = base.adaptable_modules();
   std::vector<std::string> targets;
-  for (const std::string& target : models::lora_targets(base.family->layer)) {
+  for (const std::string& target : base.lora_targets()) {
     const auto count = counts.find(target);
     if (count == counts.end()) continue;
     const auto of_layer = std::ranges::count_if(
@@ -244,7 +244,7 @@ void set_targets(const AdapterTargets& said, const AdapterBase& base, LoraConfig
   require_parameters(said, base);
   AdapterTargets targets = said;
   targets.target_modules = written_out(said.target_modules, base);
-  const std::vector<std::string> known = models::lora_targets(base.family->layer);
+  const std::vector<std::string> known = base.lora_targets();
   const NameMatcher target("target_modules", targets.target_modules),
       excluded("exclude_modules", targets.exclude_modules);
   const ModulePattern<int64_t> ranks("rank_pattern", targets.rank_pattern);
@@ -282,7 +282,7 @@ void set_targets(const AdapterTargets& said, const AdapterBase& base, LoraConfig
   for (int layer = 0; layer < layers; ++layer) {
     const bool is_counted = filter.has(layer);
     if (is_counted)
-      for (const std::string& linear : models::linear_modules(base.family->layer))
+      for (const std::string& linear : base.linear_modules())
         if (const auto name = found_as(models::lora_module_name(layer, linear)))
           add(layer, linear, *name);
     const auto is_module = [&](const std::string& module) {

@@ -36,14 +36,24 @@ struct AdapterTargets {
   std::vector<std::pair<std::string, double>> alpha_pattern;
 };
 
-// The model that an adapter is for: so many decoder layers of a family, and where it reads images,
-// so many of its tower.
+// The model that an adapter is for: so many decoder layers of a family, some of which may have no
+// experts, and where it reads images, so many of its tower.
 struct AdapterBase {
   const models::Family* family = &models::kLlama;
   int layers = 0;
   int tower_layers = 0;
+  bool has_dense_layers = false;
 
   bool reads_images() const { return tower_layers > 0; }
+  std::vector<std::string> linear_modules() const {
+    return models::linear_modules(family->layer, has_dense_layers);
+  }
+  std::vector<std::string> adaptable_modules() const {
+    return models::adaptable_modules(family->layer, has_dense_layers);
+  }
+  std::vector<std::string> lora_targets() const {
+    return models::lora_targets(family->layer, has_dense_layers);
+  }
 };
 
 // What peft calls a module of the text model ("model.layers.0.self_attn.q_proj"). With images it

@@ -345,7 +345,7 @@ TEST(AdapterConfig, TargetsAreFoundAsPeftFindsThem) {
 
 // Of all experts as parameters, or of each as modules.
 TEST(AdapterConfig, ExpertsAreFoundAsPeftFindsThem) {
-  const AdapterBase base{.family = &models::kQwen3Moe, .layers = 2};
+  AdapterBase base{.family = &models::kQwen3Moe, .layers = 2};
   auto parsed = [&](const json& more) {
     json object = json::parse(golden_config());
     object.update(more);
@@ -366,6 +366,14 @@ TEST(AdapterConfig, ExpertsAreFoundAsPeftFindsThem) {
   EXPECT_EQ(
       parsed({{"target_modules", json::array()}, {"target_parameters", {"down_proj"}}}).targets,
       std::vector<std::string>{"experts.down_proj"});
+  // Where some layers have an MLP in their place, that is a module of its own.
+  base.has_dense_layers = true;
+  EXPECT_EQ(parsed({{"target_modules", all}}).targets,
+            (std::vector<std::string>{"q_proj", "gate_proj", "up_proj", "down_proj",
+                                      "experts.gate_up_proj", "experts.down_proj"}));
+  EXPECT_EQ(parsed({{"target_modules", {"gate_proj"}}, {"target_parameters", parameters}}).targets,
+            (std::vector<std::string>{"gate_proj", "experts.gate_up_proj", "experts.down_proj"}));
+  base.has_dense_layers = false;
   // Another rank of experts; those of one layer.
   const LoraConfig other = parsed({{"target_modules", q},
                                    {"target_parameters", {"1.mlp.experts.down_proj"}},
