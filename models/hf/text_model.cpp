@@ -15,12 +15,14 @@ using nlohmann::json;
 constexpr const char* kTextConfig = "text_config";
 
 // Keys that say where images and sounds stand in a text, and what reads them.
-constexpr const char* kOfImages[] = {"vision_config",   "mm_tokens_per_image", "boi_token_index",
-                                     "boi_token_id",    "eoi_token_index",     "eoi_token_id",
-                                     "image_token_id",  "image_token_index",   "projection_dim",
-                                     "ignore_index",    "video_token_id",      "audio_config",
-                                     "audio_token_id",  "boa_token_id",        "boa_token_index",
-                                     "eoa_token_index", "eoa_token_id"};
+constexpr const char* kOfImages[] = {
+    "vision_config",        "mm_tokens_per_image", "boi_token_index",
+    "boi_token_id",         "eoi_token_index",     "eoi_token_id",
+    "image_token_id",       "image_token_index",   "projection_dim",
+    "ignore_index",         "video_token_id",      "audio_config",
+    "audio_token_id",       "boa_token_id",        "boa_token_index",
+    "eoa_token_index",      "eoa_token_id",        "multimodal_projector_bias",
+    "projector_hidden_act", "spatial_merge_size",  "vision_feature_layer"};
 
 // The text models of a model that no VisionFamily describes, and what they are by themselves.
 struct TextOf {
@@ -29,7 +31,9 @@ struct TextOf {
 };
 const TextOf kTexts[] = {{"gemma4", "gemma4_text", &kGemma4Text},
                          {"gemma4_unified", "gemma4_unified_text", &kGemma4Text},
-                         {"llama4", "llama4_text", &kLlama4Text}};
+                         {"llama4", "llama4_text", &kLlama4Text},
+                         {"mistral3", "mistral", &kMistral},
+                         {"mistral3", "ministral3", &kMinistral3}};
 
 const Family& family_of(const std::string& text_type) {
   for (const TextOf& text : kTexts)
@@ -58,7 +62,7 @@ json defaults_of(const std::string& text_type) {
     }
     return defaults;
   }
-  if (&family_of(text_type) == &kLlama4Text) return json::object();
+  if (!text_type.starts_with("gemma")) return json::object();
   return {{"head_dim", 256},
           {"rms_norm_eps", 1e-6},
           {"max_position_embeddings", 8192},
@@ -85,7 +89,7 @@ json text_config(const json& object, const std::vector<std::string>& types) {
   json text = defaults_of(type);
   text.update(said);
   for (const char* key : {"bos_token_id", "eos_token_id", "torch_dtype", "dtype",
-                          "tie_word_embeddings", "transformers_version"})
+                          "tie_word_embeddings", "transformers_version", "quantization_config"})
     if (reader.has(key)) text[key] = reader.at(key);
   // What nobody knows is reported with the text model's.
   for (const UnknownKey& key : reader.unknown_keys())
@@ -106,8 +110,8 @@ json text_config(const json& object, const std::vector<std::string>& types) {
 }  // namespace
 
 const std::vector<std::string>& whole_model_types() {
-  static const std::vector<std::string> types{"gemma3", "paligemma", "gemma4", "gemma4_unified",
-                                              "llama4"};
+  static const std::vector<std::string> types{"gemma3",         "paligemma", "gemma4",
+                                              "gemma4_unified", "llama4",    "mistral3"};
   return types;
 }
 

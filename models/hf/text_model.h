@@ -1,7 +1,7 @@
 // The text model within a published model that also reads images: Gemma 3 of 4B and more
-// (model_type gemma3, Gemma Team 2025, arXiv 2503.19786) and Gemma 4 (gemma4, gemma4_unified),
-// whose text models see text as they would by themselves, and PaliGemma (paligemma), whose text
-// model is a Gemma or Gemma 2.
+// (model_type gemma3, Gemma Team 2025, arXiv 2503.19786), Gemma 4 (gemma4, gemma4_unified), Llama 4
+// (llama4) and Mistral Small 3 and Ministral 3 (mistral3), whose text models see text as they would
+// by themselves, and PaliGemma (paligemma), whose text model is a Gemma or Gemma 2.
 #pragma once
 
 #include <optional>
