@@ -243,6 +243,9 @@ std::string with_hf_rope(std::string_view text, const DecoderConfig& config) {
   write_rope(config, *config.family, keys);
   if (config.max_position_embeddings)
     keys[kMaxPositionEmbeddings.hf_key] = *config.max_position_embeddings;
+  // transformers scales RoPE by this key, where it has other ways to know heads.
+  if (object.value("head_dim", nlohmann::ordered_json()).is_null())
+    keys["head_dim"] = config.head_dim;
   for (const auto& [key, value] : keys.items()) object[key] = value;
   return json_text(whole);
 }

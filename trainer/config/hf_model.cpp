@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 #include <string>
 #include <system_error>
 #include <variant>
@@ -13,6 +14,7 @@
 #include "trainer/config/hf_config.h"
 #include "trainer/config/key_values.h"
 #include "trainer/config/keys.h"
+#include "trainer/config/rope_override.h"
 #include "trainer/config/run_files.h"
 
 namespace longshore::trainer {
@@ -123,6 +125,19 @@ void take_pad_token_of_weights(Config& config) {
   }
 }
 
+// What the folder's model says of RoPE that does not go with what the config says: the numbers of
+// another scaling, and the factor of the attention that is another scaling factor's.
+std::set<std::string> replaced_rope_keys(const Config& config, const Config& model) {
+  if (config.origins.contains("rope_type") && config.rope_type != model.rope_type) {
+    std::set<std::string> replaced(kRopeScalingKeys.begin(), kRopeScalingKeys.end());
+    // Of the proportional scaling this is a number too.
+    if (model.rope_type == RopeType::proportional) replaced.insert("partial_rotary_factor");
+    return replaced;
+  }
+  if (config.origins.contains("rope_factor")) return {"rope_attention_factor"};
+  return {};
+}
+
 }  // namespace
 
 void set_model_keys(const models::DecoderConfig& decoder, Config& config) {
@@ -153,8 +168,10 @@ bool take_model_of_weights(Config& config) {
   Config model;
   const std::string origin = path_text(folder / kHfConfigFile);
   set_model_keys(read_hf_config(folder, unknown_keys(config), images(config)).decoder, model);
+  const std::set<std::string> replaced = replaced_rope_keys(config, model);
   for (const Key& key : config_keys()) {
     if (key.section != Section::model || config.origins.contains(key.name)) continue;
+    if (replaced.contains(key.name)) continue;
     copy_value(key, model, config);
     config.origins[key.name] = origin;
   }

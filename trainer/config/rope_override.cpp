@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <variant>
 
 #include "base/error.h"
 #include "base/printable.h"
@@ -9,6 +10,8 @@
 #include "models/families/fields.h"
 #include "models/hf/config.h"
 #include "trainer/config/hf_config.h"
+#include "trainer/config/key_values.h"
+#include "trainer/config/keys.h"
 #include "trainer/config/model_keys.h"
 #include "trainer/config/yaml.h"
 
@@ -16,16 +19,6 @@ namespace longshore::trainer {
 namespace {
 
 constexpr const char* kMaxPositions = "max_position_embeddings";
-
-constexpr const char* kOfScaling[] = {"rope_type",
-                                      "rope_factor",
-                                      "rope_low_freq_factor",
-                                      "rope_high_freq_factor",
-                                      "rope_original_max_position_embeddings",
-                                      "beta_fast",
-                                      "beta_slow",
-                                      "rope_truncate",
-                                      "rope_attention_factor"};
 
 bool is_said(const Config& config, const std::string& key) {
   const auto origin = config.origins.find(key);
@@ -44,9 +37,15 @@ models::DecoderConfig with_rope_override(const Config& config,
   if (is_said(config, kMaxPositions))
     turned.max_position_embeddings = config.model.max_position_embeddings;
   const bool scales =
-      std::ranges::any_of(kOfScaling, [&](const char* key) { return is_said(config, key); });
+      std::ranges::any_of(kRopeScalingKeys, [&](const char* key) { return is_said(config, key); });
   if (!scales) return turned;
   turned.rope_scaling = rope_scaling(config);
+  // Another would turn all of a head.
+  if (std::holds_alternative<models::ProportionalRopeScaling>(of_folder.rope_scaling) &&
+      !std::holds_alternative<models::ProportionalRopeScaling>(turned.rope_scaling))
+    throw ConfigError(location(config, "rope_type") + ": found " +
+                      value_text(*find_key("rope_type"), config) +
+                      ", expected proportional, as the weights' config.json says");
   if (is_said(config, models::kWindowRopeBase.key))
     turned.window_rope_base = config.model.window_rope_base;
   if (const auto beyond = models::beyond_rope_keys(turned); !beyond.empty())

@@ -8,10 +8,12 @@
 #include "base/error.h"
 #include "tests/trainer/config/config_fixture.h"
 #include "trainer/config/config_text.h"
+#include "trainer/config/hf_config.h"
 #include "trainer/config/inputs.h"
 #include "trainer/config/key_values.h"
 #include "trainer/config/load_config.h"
 #include "trainer/config/model_keys.h"
+#include "trainer/config/rope_override.h"
 #include "trainer/config/validate.h"
 
 namespace longshore::trainer {
@@ -268,6 +270,44 @@ TEST_F(ConfigTest, AnEmptyModelNameLeavesNothingOfTheModelBefore) {
   EXPECT_EQ(config.steps, 7);
 }
 
+TEST_F(ConfigTest, RopeIsScaledAsItIsSaidAndElseAsTheWeightsAre) {
+  const fs::path weights = root / "weights";
+  auto turned = [&](const fs::path& folder, std::vector<std::string> overrides) {
+    overrides.insert(overrides.end(), {"model_name=", "load_parameters_path=" + folder.string()});
+    return with_rope_override(
+               load_text("steps: 1\n", overrides),
+               read_hf_config(folder, models::UnknownKeys::refuse, models::Images::ignore).decoder)
+        .rope_scaling;
+  };
+  models::YarnRopeScaling yarn{.factor = 8,
+                               .original_max_position_embeddings = 64,
+                               .beta_fast = 32,
+                               .beta_slow = 1,
+                               .truncate = true,
+                               .attention_factor = 1.5};
+  write_file(weights / "config.json",
+             R"({"model_type":"llama","vocab_size":10,"hidden_size":8,"num_hidden_layers":1,)"
+             R"("num_attention_heads":2,"intermediate_size":12,"rms_norm_eps":1e-5,)"
+             R"("rope_scaling":{"rope_type":"yarn","factor":8,"attention_factor":1.5,)"
+             R"("original_max_position_embeddings":64}})");
+  EXPECT_EQ(turned(weights, {}), models::RopeScaling(yarn));
+  EXPECT_EQ(turned(weights, {"rope_type=yarn"}), models::RopeScaling(yarn));
+  yarn.factor = 16;
+  EXPECT_EQ(turned(weights, {"rope_factor=16", "rope_attention_factor=1.5"}),
+            models::RopeScaling(yarn));
+  yarn.attention_factor = models::yarn_attention_factor(16);
+  EXPECT_EQ(turned(weights, {"rope_factor=16"}), models::RopeScaling(yarn));
+  EXPECT_EQ(turned(weights, {"rope_type=default"}), models::RopeScaling());
+  EXPECT_EQ(turned(weights, {"rope_type=linear", "rope_factor=2"}),
+            models::RopeScaling(models::LinearRopeScaling{2}));
+  EXPECT_THAT(
+      message_of<ConfigError>([&] {
+        turned(default_configs_directory().parent_path() / "tests/goldens/models/gemma4_dense",
+               {"rope_type=linear", "rope_factor=2"});
+      }),
+      HasSubstr("rope_type: found linear, expected proportional, as the weights' config.json"));
+}
+
 // They were set with that model. What weaker sources had before, or the same one sets, stays.
 TEST_F(ConfigTest, AnEmptyModelNameTakesTheModelsTokenizerWithIt) {
   const fs::path folder = default_configs_directory().parent_path() / "tests/goldens/models/gemma2";
@@ -361,6 +401,13 @@ TEST_F(ConfigTest, ValuesOfOtherTrainersLeadToOurs) {
   const Config fused = load_text(kModelLines, {"model_type=phi3"});
   EXPECT_EQ(lora_targets(fused),
             (std::vector<std::string>{"qkv_proj", "o_proj", "gate_up_proj", "down_proj"}));
+  // Of experts, and of the MLPs that some layers have in their place.
+  const std::vector<std::string> experts{"model_type=qwen3_moe", "num_experts=4",
+                                         "num_experts_per_tok=2"};
+  EXPECT_EQ(lora_targets(load_text(kModelLines, experts)).size(), 4u + 2);
+  std::vector<std::string> dense = experts;
+  dense.emplace_back("mlp_only_layers=0");
+  EXPECT_EQ(lora_targets(load_text(kModelLines, dense)).size(), 4u + 3 + 2);
   EXPECT_THAT(error("", {"model_type=phi3", "lora_rank=2", "lora_targets=q_proj"}),
               HasSubstr("expected some of qkv_proj, o_proj, gate_up_proj, down_proj with "
                         "model_type = phi3"));
