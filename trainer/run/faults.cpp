@@ -46,11 +46,14 @@ std::string memory_account(const offload::Ledger& ledger, const MemoryByKind& pl
 
 std::string NonFiniteSteps::account(const StepMetrics& step,
                                     const std::vector<data::Batch>& micro_batches) {
-  if (std::isfinite(step.loss) && std::isfinite(step.gradient_norm)) return "";
+  const bool has_auxiliary = std::isfinite(step.auxiliary_loss);
+  if (std::isfinite(step.loss) && std::isfinite(step.gradient_norm) && has_auxiliary) return "";
   constexpr int64_t kMaxDumps = 10;
   std::string text =
       fmt::format("step {}: loss {}, grad_norm {}", step.step, without_sign_of_nan(step.loss),
                   without_sign_of_nan(step.gradient_norm));
+  if (!has_auxiliary)
+    text += fmt::format(", auxiliary loss {}", without_sign_of_nan(step.auxiliary_loss));
   if (++count_ <= kMaxDumps) try {
       text += "; its batch, for probe --inputs: " + dump_batches(folder_, step.step, micro_batches);
     } catch (const FileError& error) {

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <csignal>
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -18,6 +19,7 @@
 #include "base/error.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
+#include "trainer/run/faults.h"
 #include "trainer/run/summary.h"
 
 namespace longshore::trainer {
@@ -309,6 +311,19 @@ TEST(StepFigures, TakeTheSameMemoryHoweverManyStepsThereAre) {
   EXPECT_EQ(mallinfo2().uordblks, before);
   EXPECT_EQ(figures.steps(), 100'000);
   EXPECT_NEAR(figures.summary().median_step_seconds, 1.5, 0.05);
+}
+
+TEST(NonFiniteSteps, AreToldByEachOfTheirNumbers) {
+  const data::TemporaryFolder folder;
+  NonFiniteSteps steps(folder / "batches");
+  const double infinite = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(steps.account({.step = 3, .loss = 1, .gradient_norm = 2, .auxiliary_loss = 4}, {}), "");
+  EXPECT_THAT(steps.account({.step = 3, .loss = infinite, .gradient_norm = 2}, {}),
+              HasSubstr("step 3: loss inf, grad_norm 2"));
+  EXPECT_THAT(steps.account({.step = 3, .loss = 1, .gradient_norm = infinite}, {}),
+              HasSubstr("grad_norm inf"));
+  EXPECT_THAT(steps.account({.step = 3, .loss = 1, .auxiliary_loss = infinite}, {}),
+              HasSubstr("grad_norm 0, auxiliary loss inf"));
 }
 
 }  // namespace
