@@ -19,6 +19,7 @@ namespace fs = std::filesystem;
 // and in those before it. "*" stands for each folder there is: an op, a program.
 const std::vector<std::string> kRooms = {
     "base",
+    "base/quantization",
     "data/files",
     "data/images",
     "data/tokenizers",
