@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/printable.h"
+#include "data/safetensors/expect_tensor.h"
 
 namespace longshore::data {
 namespace {
@@ -28,28 +29,16 @@ const std::array<float, 256>& powers() {
   return all;
 }
 
-std::string shape_text(const SafetensorsInfo& info) {
-  std::string text;
-  for (int64_t size : info.shape) text += (text.empty() ? "" : ",") + std::to_string(size);
-  return std::string(name(info.dtype)) + " [" + text + "]";
-}
-
-void expect(bool is_so, const SafetensorsInfo& found, const std::string& expected) {
-  if (!is_so)
-    throw DataError("tensor " + in_quotes(found.name) + ": found " + shape_text(found) +
-                    ", expected " + expected);
-}
-
 }  // namespace
 
 Mxfp4Tensor::Mxfp4Tensor(const SafetensorsTensor& blocks, const SafetensorsTensor& scales)
     : blocks_(blocks.data), scales_(scales.data) {
-  expect(blocks.dtype == SafetensorsDtype::uint8 && blocks.shape.size() == 4 &&
-             blocks.shape[3] == kBlock / 2,
-         blocks, "U8 [experts,rows,blocks,16]");
+  expect_tensor(blocks.dtype == SafetensorsDtype::uint8 && blocks.shape.size() == 4 &&
+                    blocks.shape[3] == kBlock / 2,
+                blocks, "U8 [experts,rows,blocks,16]");
   std::vector<int64_t> shape(blocks.shape.begin(), blocks.shape.end() - 1);
-  expect(scales.dtype == SafetensorsDtype::uint8 && scales.shape == shape, scales,
-         "U8, a scale for each block of " + in_quotes(blocks.name));
+  expect_tensor(scales.dtype == SafetensorsDtype::uint8 && scales.shape == shape, scales,
+                "U8, a scale for each block of " + in_quotes(blocks.name));
   info_ = {.name = blocks.name.substr(0, blocks.name.rfind(kMxfp4Blocks)),
            .dtype = SafetensorsDtype::bfloat16,
            .shape = {shape[0], shape[2] * kBlock, shape[1]}};

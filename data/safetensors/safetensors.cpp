@@ -28,10 +28,13 @@ struct DtypeRow {
 };
 
 // By the values of SafetensorsDtype.
-constexpr std::array<DtypeRow, 10> kDtypes = {{
+constexpr std::array<DtypeRow, 13> kDtypes = {{
     {"BOOL", 1},
     {"U8", 1},
     {"I8", 1},
+    {"F8_E5M2", 1},
+    {"F8_E4M3", 1},
+    {"F8_E8M0", 1},
     {"I16", 2},
     {"F16", 2},
     {"BF16", 2},
@@ -51,12 +54,6 @@ std::optional<SafetensorsDtype> find_dtype(std::string_view name) {
   for (size_t i = 0; i < kDtypes.size(); ++i)
     if (name == kDtypes[i].name) return static_cast<SafetensorsDtype>(i);
   return std::nullopt;
-}
-
-std::string text(std::span<const int64_t> shape) {
-  std::string list;
-  for (int64_t size : shape) list += (list.empty() ? "" : ",") + std::to_string(size);
-  return "[" + list + "]";
 }
 
 struct Entry {
@@ -241,7 +238,7 @@ class HeaderReader : public StrictJson {
     const int64_t bytes = entry_.info.bytes();
     const uint64_t extent = entry_.end - entry_.begin;
     if (static_cast<uint64_t>(bytes) != extent)
-      throw DataError(here() + name(entry_.info.dtype) + text(entry_.info.shape) + " takes " +
+      throw DataError(here() + name(entry_.info.dtype) + shape_text(entry_.info.shape) + " takes " +
                       std::to_string(bytes) + " bytes, data_offsets give " +
                       std::to_string(extent));
     entries_.push_back(std::move(entry_));
@@ -327,11 +324,17 @@ bool is_floating_point(SafetensorsDtype dtype) {
          dtype == SafetensorsDtype::float32 || dtype == SafetensorsDtype::float64;
 }
 
+std::string shape_text(std::span<const int64_t> shape) {
+  std::string list;
+  for (int64_t size : shape) list += (list.empty() ? "" : ",") + std::to_string(size);
+  return "[" + list + "]";
+}
+
 int64_t SafetensorsInfo::element_count() const {
   int64_t count = 1;
   for (int64_t size : shape)
     if (__builtin_mul_overflow(count, size, &count))
-      throw DataError("tensor " + in_quotes(name) + ": shape " + text(shape) +
+      throw DataError("tensor " + in_quotes(name) + ": shape " + shape_text(shape) +
                       " has more than 2^63 - 1 elements");
   return count;
 }
@@ -339,7 +342,7 @@ int64_t SafetensorsInfo::element_count() const {
 int64_t SafetensorsInfo::bytes() const {
   int64_t bytes = 0;
   if (__builtin_mul_overflow(element_count(), size_bytes(dtype), &bytes))
-    throw DataError("tensor " + in_quotes(name) + ": " + data::name(dtype) + text(shape) +
+    throw DataError("tensor " + in_quotes(name) + ": " + data::name(dtype) + shape_text(shape) +
                     " takes more than 2^63 - 1 bytes");
   return bytes;
 }

@@ -24,6 +24,9 @@ enum class SafetensorsDtype : uint8_t {
   boolean,
   uint8,
   int8,
+  float8_e5m2,
+  float8_e4m3,
+  float8_e8m0,
   int16,
   float16,
   bfloat16,
@@ -35,7 +38,9 @@ enum class SafetensorsDtype : uint8_t {
 
 int64_t size_bytes(SafetensorsDtype dtype);
 const char* name(SafetensorsDtype dtype);  // as in the file: "BOOL", "BF16"
+// Whether a tensor of the dtype is a weight by itself: one in 8 bits has scales beside it.
 bool is_floating_point(SafetensorsDtype dtype);
+std::string shape_text(std::span<const int64_t> shape);  // "[2,3]"
 
 struct SafetensorsInfo {
   std::string name;

@@ -64,20 +64,22 @@ void read_windowed(JsonReader& reader, DecoderConfig& config, int64_t period) {
   }
 }
 
-// As those of Qwen and SmolLM 3 are published: the layers from max_window_layers on have a window,
-// where use_sliding_window says so and no layer_types say otherwise.
-void require_no_windows(JsonReader& reader, int64_t layers) {
-  constexpr int64_t kMaxWindowLayersWhereNothingIsSaid = 28;
-  const bool has_windows = reader.flag("use_sliding_window", false);
-  if (reader.has("layer_types")) {
+// Where use_sliding_window says so, layers have windows.
+void require_no_windows(JsonReader& reader, const DecoderConfig& config) {
+  const HfKeys& keys = config.family->hf;
+  const bool has_types = reader.has("layer_types");
+  if (has_types)
     for (const json& type : reader.at("layer_types"))
       if (type != kFullAttention)
         throw DataError("layer_types: found " + shown(type) +
                         ", expected full_attention: windows of this family are not supported");
-  } else if (has_windows && reader.is_said(kWindow.hf_key) && reader.has(kWindow.hf_key) &&
-             reader.integer("max_window_layers", kMaxWindowLayersWhereNothingIsSaid) < layers) {
+  if (keys.max_window_layers && has_types) return;
+  const int64_t first =
+      keys.max_window_layers ? reader.integer("max_window_layers", *keys.max_window_layers) : 0;
+  const bool has_size =
+      reader.is_said(kWindow.hf_key) ? reader.has(kWindow.hf_key) : keys.window > 0;
+  if (reader.flag("use_sliding_window", false) && has_size && first < config.layers)
     reader.refuse("use_sliding_window", "false: windows of this family are not supported");
-  }
 }
 
 void read_windows(JsonReader& reader, DecoderConfig& config) {
@@ -91,7 +93,7 @@ void read_windows(JsonReader& reader, DecoderConfig& config) {
     case Windows::none:
       return;
     case Windows::refused:
-      return require_no_windows(reader, config.layers);
+      return require_no_windows(reader, config);
     case Windows::all:
     case Windows::by_layer:
       break;
@@ -346,11 +348,20 @@ void read_pad_token(JsonReader& reader, DecoderConfig& config) {
 
 // How files keep weights, which are read as numbers whatever they are.
 void read_quantization(JsonReader& reader, const Family& family) {
-  if (!family.hf.quantization || !reader.has(kQuantization)) return;
+  if (!reader.has(kQuantization)) return;
   const json& value = reader.at(kQuantization);
   expect_object(value, kQuantization);
-  JsonReader(value, std::string(kQuantization) + ".")
-      .word("quant_method", {family.hf.quantization});
+  JsonReader of_weights(value, std::string(kQuantization) + ".");
+  std::vector<std::string> methods{"bitsandbytes", "fp8"};
+  if (family.hf.quantization) methods.emplace_back(family.hf.quantization);
+  // Files of before there were others do not say it.
+  const bool is_of_bitsandbytes =
+      of_weights.flag("load_in_4bit", false) || of_weights.flag("load_in_8bit", false);
+  const std::string method =
+      of_weights.word("quant_method", methods, is_of_bitsandbytes ? methods[0] : "");
+  constexpr const char* kBlock = "weight_block_size";
+  if (method == "fp8" && (!of_weights.has(kBlock) || of_weights.at(kBlock) != json{128, 128}))
+    of_weights.refuse(kBlock, "[128,128]");
 }
 
 void read_dtype(const json& object, DecoderConfig& config) {

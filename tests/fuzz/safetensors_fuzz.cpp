@@ -1,5 +1,6 @@
 // Any bytes as a safetensors file and as an index: refused with a DataError, or consistent, and
-// then written again as a file that reads the same.
+// then written again as a file that reads the same. Weights in few bits among its tensors likewise:
+// rows that are copied have the numbers of the whole.
 #include <unistd.h>
 
 #include <algorithm>
@@ -7,11 +8,13 @@
 #include <cstring>
 #include <filesystem>
 #include <iostream>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "data/safetensors/quantized_tensor.h"
 #include "data/safetensors/safetensors.h"
 #include "data/safetensors/safetensors_float.h"
 #include "data/safetensors/safetensors_folder.h"
@@ -44,6 +47,40 @@ void check_tensors(std::span<const SafetensorsTensor> tensors, std::span<const s
   require(next == file.data() + file.size(), "data is not all of the file");
 }
 
+void check_quantized(const QuantizedTensor& tensor) {
+  const QuantizedMatrix& whole = tensor.matrix();
+  std::vector<float> values(static_cast<size_t>(whole.count()));
+  tensor.to_float32(0, values);
+  QuantizedMatrix part = whole;
+  part.first_row = whole.rows / 3;
+  part.rows = (whole.rows + 1) / 2;
+  std::vector<std::byte> memory(static_cast<size_t>(parts_of(part).bytes));
+  tensor.copy(part, [&](int64_t offset, std::span<const std::byte> from) {
+    require(offset >= 0 && offset + std::ssize(from) <= std::ssize(memory), "beyond the parts");
+    std::ranges::copy(from, memory.begin() + offset);
+  });
+  std::vector<float> copied(static_cast<size_t>(part.count()));
+  dequantize(part, view_of(part, memory.data()), 0, copied);
+  require(std::equal(copied.begin(), copied.end(), values.begin() + part.first()),
+          "copied rows have other numbers");
+}
+
+void check_quantized(std::span<const SafetensorsTensor> tensors) {
+  std::map<std::string, const SafetensorsTensor*, std::less<>> by_name;
+  for (const SafetensorsTensor& tensor : tensors) by_name.emplace(tensor.name, &tensor);
+  const auto find = [&](std::string_view name) {
+    const auto found = by_name.find(name);
+    return found == by_name.end() ? nullptr : found->second;
+  };
+  for (const SafetensorsTensor& tensor : tensors) {
+    try {
+      if (const auto names = quantized_names(tensor.name, find))
+        check_quantized(QuantizedTensor(*names, find));
+    } catch (const DataError&) {
+    }
+  }
+}
+
 void check_rewriting(std::span<const SafetensorsTensor> tensors) {
   static const std::filesystem::path path =
       std::filesystem::temp_directory_path() / ("safetensors_fuzz-" + std::to_string(getpid()));
@@ -67,6 +104,7 @@ void check_file(std::span<const std::byte> file) {
   try {
     const std::vector<SafetensorsTensor> tensors = parse_safetensors(file);
     check_tensors(tensors, file);
+    check_quantized(tensors);
     check_rewriting(tensors);
   } catch (const DataError&) {
   }

@@ -279,7 +279,11 @@ TEST(HfConfigReading, NullDiffersFromAnAbsentKey) {
       R"("vocab_size":10,"hidden_size":8,"num_hidden_layers":2,"num_attention_heads":2,)"
       R"("intermediate_size":12,"rms_norm_eps":1e-5,"num_key_value_heads":1,"head_dim":4)";
   auto read = [&](const std::string& type, const std::string& more) {
-    return parse_hf_config("{\"model_type\":\"" + type + "\"," + start + more + "}");
+    const std::string experts =
+        type == "qwen3_moe"
+            ? R"(,"moe_intermediate_size":4,"num_experts":2,"num_experts_per_tok":1)"
+            : "";
+    return parse_hf_config("{\"model_type\":\"" + type + "\"," + start + experts + more + "}");
   };
   for (const char* type : {"mistral", "gemma2", "gemma3_text"}) {
     EXPECT_EQ(read(type, "").window, 4096);
@@ -303,6 +307,19 @@ TEST(HfConfigReading, NullDiffersFromAnAbsentKey) {
     EXPECT_NO_THROW(read(type, on + R"(,"max_window_layers":1,)" +
                                    R"("layer_types":["full_attention","full_attention"])"));
   }
+  for (const char* type : {"qwen2", "qwen3", "qwen3_moe"}) {
+    const std::string of_first = R"(,"max_window_layers":0)";
+    EXPECT_NO_THROW(read(type, of_first));
+    EXPECT_NO_THROW(read(type, of_first + R"(,"use_sliding_window":true,"sliding_window":null)"));
+    EXPECT_THROW(read(type, of_first + R"(,"use_sliding_window":true)"), DataError);
+  }
+  for (const char* type : {"qwen3_moe", "smollm3"}) {
+    EXPECT_NO_THROW(read(type, R"(,"use_sliding_window":false,"sliding_window":7)"));
+    EXPECT_THROW(read(type, R"(,"use_sliding_window":true,"sliding_window":7)"), DataError);
+  }
+  EXPECT_NO_THROW(read("smollm3", R"(,"use_sliding_window":true)"));
+  EXPECT_NO_THROW(read("phi3", R"(,"resid_pdrop":0.0,"embd_pdrop":0.1)"));
+  EXPECT_THROW(read("phi3", R"(,"resid_pdrop":0.1)"), DataError);
   // Layers with a window have no scaling here.
   auto gemma3 = [&](const std::string& local) {
     return read("gemma3_text", R"(,"rope_parameters":{"full_attention":{"rope_type":"linear",)"
@@ -554,6 +571,33 @@ TEST(HfConfigReading, LayersThatReadKeysNeedEarlierOnesThatHaveThem) {
             "vocab_size_per_layer_input: found 128, expected vocab_size, 127");
 }
 
+TEST(HfConfigReading, WeightsInFewBitsAreThoseThatAreRead) {
+  auto refusal = [](const std::string& said, const std::string& type = "llama") {
+    const std::string text = R"("vocab_size":10,"hidden_size":8,"num_hidden_layers":2,)"
+                             R"("num_attention_heads":2,"intermediate_size":12,)"
+                             R"("rms_norm_eps":1e-5,"quantization_config":)";
+    try {
+      parse_hf_config("{\"model_type\":\"" + type + "\"," + text + said + "}");
+    } catch (const DataError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  for (const char* said : {R"({"quant_method":"bitsandbytes","load_in_4bit":true})",
+                           R"({"load_in_4bit":true})", R"({"load_in_8bit":true})",
+                           R"({"quant_method":"fp8","weight_block_size":[128,128]})", "null"})
+    EXPECT_EQ(refusal(said), "") << said;
+  for (const char* other : {"gptq", "awq", "compressed-tensors", "mxfp4", "modelopt"})
+    EXPECT_EQ(refusal(R"({"quant_method":")" + std::string(other) + "\"}"),
+              "quantization_config.quant_method: found \"" + std::string(other) +
+                  "\", expected bitsandbytes, fp8");
+  EXPECT_EQ(refusal(R"({"quant_method":"fp8","weight_block_size":null})"),
+            "quantization_config.weight_block_size: found null, expected [128,128]");
+  EXPECT_EQ(refusal(R"({"quant_method":"fp8","weight_block_size":[64,128]})"),
+            "quantization_config.weight_block_size: found [64,128], expected [128,128]");
+  EXPECT_EQ(refusal("7"), "quantization_config: found 7, expected an object");
+}
+
 // What transformers would take from one published model is to be said; Llama derives it.
 TEST(HfConfigReading, SizesAreNotTakenFromAnotherModel) {
   const std::string rest =
@@ -574,6 +618,9 @@ TEST(HfConfigReading, SizesAreNotTakenFromAnotherModel) {
   for (const char* type : {"qwen3", "gemma", "gemma2", "gemma3_text"})
     EXPECT_EQ(refusal(type, heads), "head_dim: found nothing, expected a value") << type;
   for (const char* type : {"mistral", "qwen2"}) EXPECT_EQ(read(type, heads).head_dim, 4) << type;
+  const std::string experts =
+      R"(,"moe_intermediate_size":4,"num_experts":2,"num_experts_per_tok":1)";
+  EXPECT_EQ(read("qwen3_moe", heads + experts).head_dim, 4);
 }
 
 TEST(HfConfigReading, HostileSizesAndNestingAreRefused) {

@@ -65,6 +65,37 @@ TEST(TextModel, OfGemma4) {
     EXPECT_EQ(text_model_name(name), std::nullopt) << name;
 }
 
+// As Mistral Small 3 and Ministral 3 are published.
+TEST(TextModel, OfMistral3) {
+  json whole = json::parse(R"({
+    "architectures": ["Mistral3ForConditionalGeneration"], "model_type": "mistral3",
+    "image_token_index": 10, "multimodal_projector_bias": false, "projector_hidden_act": "gelu",
+    "spatial_merge_size": 2, "vision_feature_layer": -1, "dtype": "bfloat16",
+    "text_config": {
+      "model_type": "mistral", "hidden_size": 512, "intermediate_size": 1024,
+      "num_hidden_layers": 4, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 16,
+      "rms_norm_eps": 1e-05, "rope_theta": 1e9, "sliding_window": null, "vocab_size": 131072},
+    "vision_config": {"model_type": "pixtral"}})");
+  const DecoderConfig small = parse_hf_config(whole.dump());
+  EXPECT_EQ(small.family, &kMistral);
+  EXPECT_EQ(small.dtype, Dtype::bfloat16);
+  EXPECT_EQ(small.rope_base, 1e9);
+  EXPECT_EQ(small.window, 0);
+  EXPECT_FALSE(small.tied_embeddings);
+  json& text = whole["text_config"];
+  text["model_type"] = "ministral3";
+  text["tie_word_embeddings"] = true;
+  text.erase("rope_theta");
+  text["rope_parameters"] = json::parse(R"({
+    "type": "yarn", "rope_type": "yarn", "rope_theta": 1e6, "factor": 16.0, "beta_fast": 32.0,
+    "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1,
+    "original_max_position_embeddings": 16384})");
+  const DecoderConfig read = parse_hf_config(whole.dump());
+  EXPECT_EQ(read.family, &kMinistral3);
+  EXPECT_TRUE(read.tied_embeddings);
+  EXPECT_EQ(text_of(whole)["architectures"], json({"Ministral3ForCausalLM"}));
+}
+
 TEST(TextModel, PublishedFilesLeaveMostToDefaults) {
   const json text = text_of(published());
   EXPECT_EQ(text["architectures"], json({"Gemma3ForCausalLM"}));
@@ -124,11 +155,13 @@ TEST(TextModel, WhatIsNotOneIsRefused) {
   EXPECT_EQ(refusal([](json& c) { c["text_config"]["model_type"] = "gemma2"; }),
             "text_config.model_type: found \"gemma2\", expected gemma3_text");
   EXPECT_EQ(refusal([](json& c) { c["quantization_config"] = json::object(); }),
-            "quantization_config: found {}, expected null, weights that are not quantized");
+            "quantization_config.quant_method: found nothing, expected a value");
+  EXPECT_EQ(refusal([](json& c) { c["quantization_config"]["quant_method"] = "bitsandbytes"; }),
+            "");
   EXPECT_EQ(refusal([](json& c) { c["zebra_stripes"] = 1; }).substr(0, 35),
             "zebra_stripes: found an unknown key");
   EXPECT_EQ(refusal([](json& c) { c["text_config"]["use_bidirectional_attention"] = true; }),
-            "use_bidirectional_attention: found true, which is not supported");
+            "use_bidirectional_attention: found true, which is not supported; expected false or 0");
   EXPECT_THROW(text_model_config("[]"), DataError);
 }
 

@@ -13,12 +13,21 @@
 namespace longshore::trainer {
 namespace {
 
+// Of what stands beside a weight in few bits the weight, by its name; else the name itself.
+std::string weight_of(const std::string& tensor) {
+  constexpr std::string_view kWeight = ".weight";
+  for (const char* ending : {".SCB", ".weight_format", ".weight_scale_inv"})
+    if (tensor.ends_with(ending)) return tensor.substr(0, tensor.rfind('.')) + std::string(kWeight);
+  const size_t found = tensor.find(std::string(kWeight) + ".");
+  return found == std::string::npos ? tensor : tensor.substr(0, found + kWeight.size());
+}
+
 data::SafetensorsFolder opened(const std::filesystem::path& folder,
                                const models::DecoderConfig& model) {
   const auto naming = model.vision ? models::hf_image_weight_name : models::hf_weight_name;
   return data::SafetensorsFolder(folder, [&](std::string_view tensor) {
     const std::optional<std::string> name = naming(tensor);
-    return name && models::is_unread_weight(model, *name) ? std::nullopt : name;
+    return name && models::is_unread_weight(model, weight_of(*name)) ? std::nullopt : name;
   });
 }
 
@@ -26,33 +35,46 @@ data::SafetensorsFolder opened(const std::filesystem::path& folder,
 
 StoredWeights::StoredWeights(const std::filesystem::path& folder,
                              const models::DecoderConfig& model)
-    : plain_(opened(folder, model)) {
+    : plain_(opened(folder, model)),
+      dtype_(model.dtype == models::Dtype::bfloat16 ? data::SafetensorsDtype::bfloat16
+                                                    : data::SafetensorsDtype::float32) {
   const std::string prefix = decoder_prefix(model), head = prefix + "lm_head.weight",
                     embeddings = prefix + "model.embed_tokens.weight";
   if (model.tied_embeddings && plain_.contains(head) && !plain_.contains(embeddings))
     plain_.rename(head, embeddings);
-  for (const std::string& blocks : plain_.names()) {
-    if (!blocks.ends_with(data::kMxfp4Blocks)) continue;
-    const std::string name = blocks.substr(0, blocks.rfind(data::kMxfp4Blocks)),
-                      scales = name + data::kMxfp4Scales;
-    if (!plain_.contains(scales) || plain_.contains(name)) continue;
-    try {
-      quantized_.emplace(name, data::Mxfp4Tensor(plain_.at(blocks), plain_.at(scales)));
-    } catch (const DataError& error) {
-      throw DataError(path_text(folder) + ": " + error.what());
+  try {
+    for (const std::string& name : plain_.names()) {
+      auto find = [&](std::string_view other) {
+        return plain_.contains(other) ? &plain_.at(other) : nullptr;
+      };
+      if (const auto found = data::quantized_names(name, find)) {
+        quantized_.emplace(name, data::QuantizedTensor(*found, find));
+        parts_.insert(name);
+        parts_.insert(found->companions.begin(), found->companions.end());
+      } else if (name.ends_with(data::kMxfp4Blocks)) {
+        add_mxfp4(name);
+      }
     }
+  } catch (const DataError& error) {
+    throw DataError(path_text(folder) + ": " + error.what());
   }
+}
+
+void StoredWeights::add_mxfp4(const std::string& blocks) {
+  const std::string name = blocks.substr(0, blocks.rfind(data::kMxfp4Blocks)),
+                    scales = name + data::kMxfp4Scales;
+  if (plain_.contains(name)) return;
+  if (!plain_.contains(scales))
+    throw DataError("tensor " + in_quotes(scales) + ": found none, expected the scales of " +
+                    in_quotes(blocks));
+  quantized_.emplace(name, data::Mxfp4Tensor(plain_.at(blocks), plain_.at(scales)));
+  parts_.insert({blocks, scales});
 }
 
 std::vector<std::string> StoredWeights::names() const {
   std::vector<std::string> names;
-  for (const std::string& name : plain_.names()) {
-    const auto is_part = [&](std::string_view ending) {
-      return name.ends_with(ending) &&
-             quantized_.contains(std::string_view(name).substr(0, name.size() - ending.size()));
-    };
-    if (!is_part(data::kMxfp4Blocks) && !is_part(data::kMxfp4Scales)) names.push_back(name);
-  }
+  for (const std::string& name : plain_.names())
+    if (!parts_.contains(name)) names.push_back(name);
   for (const auto& [name, tensor] : quantized_) names.push_back(name);
   std::ranges::sort(names);
   return names;
@@ -64,7 +86,12 @@ bool StoredWeights::contains(std::string_view name) const {
 
 data::SafetensorsInfo StoredWeights::info(std::string_view name) const {
   const auto found = quantized_.find(name);
-  return found == quantized_.end() ? plain_.at(name) : found->second.info();
+  if (found == quantized_.end()) return plain_.at(name);
+  data::SafetensorsInfo info =
+      std::visit([](const auto& tensor) { return tensor.info(); }, found->second);
+  const auto* tensor = std::get_if<data::QuantizedTensor>(&found->second);
+  if (tensor && !has_4_bits(tensor->matrix().format)) info.dtype = dtype_;
+  return info;
 }
 
 const data::SafetensorsTensor* StoredWeights::find_plain(std::string_view name) const {
@@ -74,7 +101,8 @@ const data::SafetensorsTensor* StoredWeights::find_plain(std::string_view name) 
 data::NonFinite StoredWeights::read(std::string_view name, int64_t first, std::span<float> to,
                                     int64_t step) const {
   if (const auto found = quantized_.find(name); found != quantized_.end())
-    return found->second.to_float32(first, to, step);
+    return std::visit([&](const auto& tensor) { return tensor.to_float32(first, to, step); },
+                      found->second);
   return data::to_float32(plain_.at(name), first, to, step);
 }
 

@@ -4,32 +4,35 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "data/safetensors/mxfp4.h"
+#include "data/safetensors/quantized_tensor.h"
 #include "data/safetensors/safetensors_folder.h"
 #include "models/families/decoder.h"
 
 namespace longshore::trainer {
 
-// Tensors of floating-point numbers as the files have them, or in MXFP4, which are read as if they
-// were bfloat16.
+// Tensors of floating-point numbers as the files have them, or in fewer bits: in MXFP4, as
+// bitsandbytes writes them, or in fp8. Those are read as the numbers that they stand for.
 class StoredWeights {
  public:
   // The weights of `model` (see models::hf_weight_name); where embeddings are tied and stored as
-  // lm_head.weight alone, they are the embeddings. Throws what data::SafetensorsFolder and
-  // data::Mxfp4Tensor throw.
+  // lm_head.weight alone, they are the embeddings. Throws what data::SafetensorsFolder,
+  // data::Mxfp4Tensor and data::QuantizedTensor throw.
   StoredWeights(const std::filesystem::path& folder, const models::DecoderConfig& model);
 
   std::vector<std::string> names() const;  // sorted
   bool contains(std::string_view name) const;
   data::SafetensorsInfo info(std::string_view name) const;
-  // Whether there are any that the files have in MXFP4.
+  // Whether there are any that the files have in fewer bits.
   bool has_quantized() const { return !quantized_.empty(); }
-  // The tensor itself; nullptr for one in MXFP4.
+  // The tensor itself; nullptr for one in fewer bits.
   const data::SafetensorsTensor* find_plain(std::string_view name) const;
 
   // As data::to_float32 does it.
@@ -41,8 +44,14 @@ class StoredWeights {
   std::string left_out_text() const;
 
  private:
+  using Quantized = std::variant<data::Mxfp4Tensor, data::QuantizedTensor>;
+
+  void add_mxfp4(const std::string& blocks);
+
   data::SafetensorsFolder plain_;
-  std::map<std::string, data::Mxfp4Tensor, std::less<>> quantized_;
+  data::SafetensorsDtype dtype_;  // of numbers of which the files say none
+  std::map<std::string, Quantized, std::less<>> quantized_;
+  std::set<std::string> parts_;  // the files' tensors that these are made of
 };
 
 }  // namespace longshore::trainer

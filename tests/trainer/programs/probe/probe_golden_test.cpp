@@ -97,8 +97,9 @@ fs::path older_spelling(const TemporaryFolder& folder, const fs::path& model) {
 }
 
 // As gpt-oss is published; and as convert writes it then.
-TEST(QuantizedGoldens, Mxfp4IsReadAndBecomesBfloat16) {
-  Golden golden("gptoss_mxfp4_checkpoint");
+// A folder of quantized weights gives transformers' results, and so does what it is converted to.
+void expect_becomes_bfloat16(const std::string& name, const std::string& tensor) {
+  Golden golden(name);
   TemporaryFolder folder;
   auto results = [&](const fs::path& model, const std::string& out) {
     probe({model, golden.folder / "golden.safetensors", folder / out, false, {}, {}});
@@ -111,8 +112,15 @@ TEST(QuantizedGoldens, Mxfp4IsReadAndBecomesBfloat16) {
   const auto config = nlohmann::json::parse(data::read_file(folder / "converted/config.json"));
   EXPECT_FALSE(config.contains("quantization_config"));
   const SafetensorsFile converted(folder / "converted/model.safetensors");
-  EXPECT_EQ(converted.at("model.layers.0.mlp.experts.gate_up_proj").dtype,
-            SafetensorsDtype::bfloat16);
+  EXPECT_EQ(converted.at(tensor).dtype, SafetensorsDtype::bfloat16);
+}
+
+TEST(QuantizedGoldens, Mxfp4IsReadAndBecomesBfloat16) {
+  expect_becomes_bfloat16("gptoss_mxfp4_checkpoint", "model.layers.0.mlp.experts.gate_up_proj");
+}
+
+TEST(QuantizedGoldens, Nf4IsReadAndBecomesBfloat16) {
+  expect_becomes_bfloat16("nf4_checkpoint", "model.layers.0.mlp.down_proj.weight");
 }
 
 class Goldens : public testing::TestWithParam<std::string> {};
