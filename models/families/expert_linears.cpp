@@ -145,7 +145,8 @@ Var product(const DecoderConfig& c, const ExpertRows& x, const Linear& linear,
   const int64_t in = x.rows.type().shape.back();
   const Shape shape =
       is_plain ? Shape{c.experts, in, linear.out} : Shape{c.experts, linear.out, in};
-  Weight matrix = kMatrix, bias = kBias;
+  Weight matrix = kLinear, bias = kBias;
+  if (is_plain) matrix.inputs = InputAxis::before_last;
   matrix.saved_section = saved_section(c, linear, "", is_plain ? 2 : 1);
   bias.saved_section = saved_section(c, linear, "_bias", 1);
   if (adapter) matrix.adapter = adapter->of(linear);

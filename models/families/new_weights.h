@@ -1,4 +1,4 @@
-// How matrices and biases of a model start, and which of them decay.
+// How matrices, those of linear layers, and biases of a model start, and which of them decay.
 #pragma once
 
 #include "models/ir/program.h"
@@ -6,6 +6,7 @@
 namespace longshore::models {
 
 inline const Weight kMatrix{.init = {Init::Kind::normal, 0.02}};  // its standard deviation
+inline const Weight kLinear{.init = kMatrix.init, .inputs = InputAxis::last};
 inline const Weight kBias{.decay = Decay::no, .init = {Init::Kind::zeros}};
 
 }  // namespace longshore::models

@@ -43,7 +43,7 @@ class VisionTrace {
   }
 
   Var project(Var x, const std::string& name, int64_t width) {
-    Var y = linear(x, weight(name + ".weight", {width, x.type().shape.back()}, kMatrix));
+    Var y = linear(x, weight(name + ".weight", {width, x.type().shape.back()}, kLinear));
     return add_bias(y, weight(name + ".bias", {width}, kBias));
   }
 

@@ -340,7 +340,9 @@ ParameterCount count_parameters(const Model& model) {
       for (ValueId id : program.inputs_from(Source::weight)) {
         const Value& value = program[id];
         if (!seen.insert(weight_name(stage, static_cast<int>(layer), value)).second) continue;
-        const int64_t elements = tensor_shape(value.type.shape, value.weight->split).count();
+        const Type& numbers =
+            value.weight->quantized ? value.weight->quantized->numbers : value.type;
+        const int64_t elements = tensor_shape(numbers.shape, value.weight->split).count();
         count.all += elements;
         if (value.weight->trainable == Trainable::no) continue;
         const std::vector<bool>& slices = value.weight->trained_slices;

@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/quantization/quantized_matrix.h"
 #include "models/ir/op.h"
 #include "models/ir/split.h"
 #include "models/ir/types.h"
@@ -73,6 +74,19 @@ struct WeightAdapter {
   bool operator==(const WeightAdapter&) const = default;
 };
 
+// Which axis of a linear layer's matrix, or of those of experts, is of its inputs.
+enum class InputAxis : uint8_t { none, last, before_last };  // none: it is no such matrix
+
+// The numbers of a weight whose value is their codes and scales: u8 [bytes], or [E,bytes] for [E]
+// matrices one after the other.
+struct QuantizedWeight {
+  QuantizedMatrix matrix;  // each of them, a row for each output
+  Type numbers;            // as ops read them: [..,rows,columns], or transposed [..,columns,rows]
+  bool is_transposed = false;
+
+  bool operator==(const QuantizedWeight&) const = default;
+};
+
 // Of a weight that is split, a program's value is this device's part. Names, first values and
 // checkpoints are of the whole tensor.
 struct Weight {
@@ -95,6 +109,8 @@ struct Weight {
   // Whether [E,N,K] is saved as [N,K*E], the first dimension innermost. Its section is of that.
   bool saved_innermost = false;
   std::optional<WeightAdapter> adapter = {};
+  InputAxis inputs = InputAxis::none;
+  std::optional<QuantizedWeight> quantized = {};
 };
 
 // What a batch input holds in a row that there is nothing for: the value at each position, or where

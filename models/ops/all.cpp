@@ -9,6 +9,7 @@
 #include "models/ops/clamped_swiglu.h"
 #include "models/ops/columns.h"
 #include "models/ops/constant.h"
+#include "models/ops/dequantize/dequantize.h"
 #include "models/ops/embedding/embedding.h"
 #include "models/ops/expert_load.h"
 #include "models/ops/expert_scale.h"
@@ -64,6 +65,7 @@ std::span<const Op* const> all_ops() {
       &combine_tokens_op,
       &combine_tokens_grad_op,
       &constant_op,
+      &dequantize_op,
       &embedding_op,
       &embedding_grad_op,
       &expert_load_op,

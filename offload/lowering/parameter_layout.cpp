@@ -122,7 +122,7 @@ class LayoutBuilder {
   ParameterLayout finish() { return std::move(layout_); }
 
  private:
-  // One for each optimizer, then that of what is frozen.
+  // One for each optimizer, then those of what is frozen.
   void add_buckets(const std::string& name, std::optional<models::Axis> split,
                    std::vector<Bucket>& buckets) const {
     for (size_t i = 0; i < std::max<size_t>(options_.optimizers.size(), 1); ++i)
@@ -138,6 +138,12 @@ class LayoutBuilder {
                        .split = split,
                        .states = {},
                        .parameters = {}});
+    buckets.push_back({.name = name + ".quantized",
+                       .trainable = Trainable::no,
+                       .dtype = Dtype::uint8,
+                       .split = split,
+                       .states = {},
+                       .parameters = {}});
   }
 
   // In one part, it is not split.
@@ -148,6 +154,7 @@ class LayoutBuilder {
       throw InternalError(model_.name + ": " + parameter.name + " is " + text(*split) +
                           ", expected " + expected);
     };
+    if (parameter.weight.quantized) refuse("all of a quantized weight");
     const int rank = parameter.type.shape.rank();
     if (split->axis == models::Axis::fsdp) refuse("another axis: fsdp divides buckets");
     if (const int64_t devices = options_.mesh.along(split->axis).size; split->parts != devices)
@@ -163,7 +170,8 @@ class LayoutBuilder {
         trainable == Trainable::yes ? static_cast<int>(optimizer_of(parameter)) : 0;
     return *std::ranges::find_if(buckets, [&](const Bucket& one) {
       return one.split == axis_of(parameter.weight.split) && one.trainable == trainable &&
-             one.optimizer == optimizer;
+             one.optimizer == optimizer &&
+             (one.dtype == Dtype::uint8) == parameter.weight.quantized.has_value();
     });
   }
 

@@ -1,14 +1,14 @@
 // A ParameterLayout says where parameters lie: contiguous buckets, one for the trainable parameters
-// of each layer that an optimizer updates, and one for the frozen ones. A parameter is a named
-// range of its bucket. A trainable bucket exists several times, in the same layout: compute weights
-// (the model's dtype), master weights (float32, unless the compute weights are themselves what is
-// trained), gradients (float32) and the states that its optimizer declares. A frozen bucket has
-// compute weights only. Each copy has a home: device or pinned host memory. Where several devices
-// train together along the mesh's axis fsdp, each holds an equal part of every copy, and the
-// compute weights of a bucket are gathered when a layer reads them. Along its axis data all hold
-// the same compute weights; the copies that only the optimizer reads may be divided there again.
-// Parameters that are split along an axis (models::Split) have buckets of their own, which differ
-// from device to device along it.
+// of each layer that an optimizer updates, one for the frozen ones, and one for those of them whose
+// numbers are quantized. A parameter is a named range of its bucket. A trainable bucket exists
+// several times, in the same layout: compute weights (the model's dtype), master weights (float32,
+// unless the compute weights are themselves what is trained), gradients (float32) and the states
+// that its optimizer declares. A frozen bucket has compute weights only. Each copy has a home:
+// device or pinned host memory. Where several devices train together along the mesh's axis fsdp,
+// each holds an equal part of every copy, and the compute weights of a bucket are gathered when a
+// layer reads them. Along its axis data all hold the same compute weights; the copies that only the
+// optimizer reads may be divided there again. Parameters that are split along an axis
+// (models::Split) have buckets of their own, which differ from device to device along it.
 #pragma once
 
 #include <map>
@@ -98,9 +98,13 @@ struct Parameter {
 
   // What of it trains, from its start, if it does.
   std::vector<ElementRange> trained_ranges() const;
+  // Of the numbers, where the parameter is their codes and scales.
+  const models::Type& numbers() const {
+    return weight.quantized ? weight.quantized->numbers : type;
+  }
   // As checkpoints have it, or its rows of a tensor.
   models::Shape tensor_shape() const {
-    return weight.saved_shape.value_or(models::tensor_shape(type.shape, weight.split));
+    return weight.saved_shape.value_or(models::tensor_shape(numbers().shape, weight.split));
   }
 };
 

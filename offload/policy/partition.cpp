@@ -34,6 +34,15 @@ class Available {
     return answer == Answer::yes;
   }
 
+  // Whether it is made of weights alone, at little cost: what takes less memory is there anyway.
+  bool is_of_weights(ValueId id) const {
+    const models::Value& value = forward_[id];
+    if (value.source != Source::node) return value.source == Source::weight;
+    const Node& node = forward_.nodes[value.producer];
+    return node.op->recompute_cost == models::RecomputeCost::low && !node.in.empty() &&
+           std::ranges::all_of(node.in, [&](ValueId in) { return is_of_weights(in); });
+  }
+
  private:
   enum class Answer : char { unknown, no, yes };
 
@@ -48,7 +57,7 @@ class Available {
     const models::Value& value = forward_[id];
     if (value.source != Source::node) return true;
     const Node& node = forward_.nodes[value.producer];
-    if (policy_.action(label_of(id)) == Action::remat) return false;
+    if (is_of_weights(id) || policy_.action(label_of(id)) == Action::remat) return false;
     if (policy_.otherwise == Action::keep) return true;
     // A cheap op whose inputs are there anyway is quicker to run again than its output to keep.
     return node.op->recompute_cost == models::RecomputeCost::high ||
@@ -94,7 +103,9 @@ class Rewriter {
         residuals_.push_back({id, available_.action(id)});
       return id;
     }
-    if (!again_[id.index]) recompute(forward_.nodes[forward_[id].producer]);
+    // What is made of weights is made for each node that reads it, and gone after that.
+    if (!again_[id.index] || available_.is_of_weights(id))
+      recompute(forward_.nodes[forward_[id].producer]);
     return again_[id.index];
   }
 
@@ -103,13 +114,13 @@ class Rewriter {
     for (ValueId in : node.in) clone.in.push_back(get(in));
     for (ValueId out : node.out) {
       models::Value value = forward_[out];
-      value.name += ".remat";
+      value.name = backward_.unique_name(value.name + ".remat");
       value.label.clear();
       ValueId id{static_cast<int32_t>(backward_.values.size())};
       backward_.values.push_back(std::move(value));
       clone.out.push_back(id);
+      if (!again_[out.index]) recomputed_.push_back(out);
       again_[out.index] = id;
-      recomputed_.push_back(out);
     }
     append(std::move(clone));
   }

@@ -2,7 +2,8 @@
 // to host memory or computed again, as a policy says, and rewrites the backward program to read it
 // from there. A value is kept only if the backward program, or what it computes again, really reads
 // it; what is needed and not kept is made by clones of just the nodes it depends on, as late as
-// possible (after JAX's partial evaluation, cf. jax.checkpoint).
+// possible (after JAX's partial evaluation, cf. jax.checkpoint). What is made of weights alone at
+// little cost, such as the numbers of quantized ones, is never kept, whatever the policy.
 #pragma once
 
 #include <string>

@@ -24,6 +24,7 @@
 #include "models/ir/trace.h"
 #include "models/ops/add_bias/add_bias.h"
 #include "models/ops/attention/attention.h"
+#include "models/ops/dequantize/dequantize.h"
 #include "models/ops/embedding/embedding.h"
 #include "models/ops/gelu.h"
 #include "models/ops/linear/linear.h"
@@ -176,6 +177,20 @@ std::vector<Case> make_cases() {
                                   t.batch("targets", tokens())),
              models::OutputRole::loss);
     add(cases, "128256 of 4096", t);
+  }
+  for (QuantizedFormat format : {QuantizedFormat::nf4, QuantizedFormat::mxfp4,
+                                 QuantizedFormat::int8, QuantizedFormat::fp8}) {
+    const models::QuantizedWeight stored{
+        .matrix = {.format = format,
+                   .rows = kHidden,
+                   .columns = kWidth,
+                   .has_nested_scales = format == QuantizedFormat::nf4},
+        .numbers = weight({kHidden, kWidth})};
+    Trace t("dequantize");
+    Var codes = t.weight("w", quantized_type(stored),
+                         {.trainable = models::Trainable::no, .quantized = stored});
+    t.output(dequantize(codes, stored));
+    cases.push_back({fmt::format("14336 by 4096, {}", name(format)), t.finish()});
   }
   add_update(cases, "a layer, f32, moments f32", Dtype::float32, StateFormat::float32);
   add_update(cases, "a layer, f32, moments bf16", Dtype::float32, StateFormat::bfloat16);

@@ -7,7 +7,7 @@
 namespace longshore::models {
 
 // Every input that the program's nodes read: normal numbers in the input's dtype, scaled so that
-// results are of order one.
+// results are of order one. Codes in bytes are left to the case.
 Tensors random_inputs(const Program& program, const OpCase& op_case, uint64_t seed);
 
 // One random cotangent for each output, by the output's name.

@@ -125,7 +125,9 @@ uint64_t sum_of(const offload::Bucket& bucket, const offload::Parameter& paramet
       arguments.read_part(argument_name(bucket, offload::Copy::compute),
                           (first - bucket.held.first) * size, bytes.data(), count * size);
       const auto place = static_cast<uint64_t>(run.in_tensor + done);
-      sum += size == 2 ? mixed_sum<uint16_t>(bytes, place) : mixed_sum<uint32_t>(bytes, place);
+      sum += size == 1   ? mixed_sum<uint8_t>(bytes, place)
+             : size == 2 ? mixed_sum<uint16_t>(bytes, place)
+                         : mixed_sum<uint32_t>(bytes, place);
     });
   return sum;
 }

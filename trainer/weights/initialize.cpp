@@ -41,15 +41,31 @@ std::vector<Copy> written_copies(const Bucket& bucket, Copies copies) {
   return written;
 }
 
-// A part of a bucket: elements of a parameter, or of the room between two.
+// A part of a bucket: elements of a parameter, or of the room between two; or a matrix of a
+// quantized parameter, of which this device may hold a part.
 struct Piece {
   const Parameter* parameter;
   int64_t first;  // in the bucket
   int64_t count;
 };
 
+bool is_quantized(const Bucket& bucket) { return bucket.dtype == models::Dtype::uint8; }
+
+std::vector<Piece> matrices(const Bucket& bucket) {
+  std::vector<Piece> list;
+  for (const Parameter& parameter : bucket.parameters) {
+    const int64_t count = matrices_of(parameter), bytes = parameter.type.shape.count() / count;
+    for (int64_t i = 0; i < count; ++i) {
+      const Piece piece{&parameter, parameter.offset + i * bytes, bytes};
+      if (offload::common(bucket.held, {piece.first, piece.count}).count > 0) list.push_back(piece);
+    }
+  }
+  return list;
+}
+
 // What this device holds of a bucket.
 std::vector<Piece> pieces(const Bucket& bucket) {
+  if (is_quantized(bucket)) return matrices(bucket);
   std::vector<Piece> list;
   int64_t done = bucket.held.first;
   auto add_until = [&](const Parameter* parameter, int64_t end) {
@@ -72,6 +88,7 @@ class PieceWriter {
       : fill_(fill), mesh_(mesh), copies_(copies), arguments_(arguments) {}
 
   void write(const Bucket& bucket, const Piece& piece) {
+    if (is_quantized(bucket)) return write_matrix(bucket, piece);
     values_.resize(static_cast<size_t>(piece.count));
     if (piece.parameter)
       fill(*piece.parameter, piece.first - piece.parameter->offset);
@@ -98,6 +115,20 @@ class PieceWriter {
   }
 
  private:
+  void write_matrix(const Bucket& bucket, const Piece& piece) {
+    const Parameter& parameter = *piece.parameter;
+    quantize_parameter(
+        parameter, rows_of_tensor(bucket, parameter),
+        (piece.first - parameter.offset) / piece.count, fill_,
+        [&](int64_t offset, std::span<const std::byte> from) {
+          const int64_t at = parameter.offset + offset;
+          const auto [first, count] = offload::common(bucket.held, {at, std::ssize(from)});
+          if (count > 0)
+            arguments_.write_part(argument_name(bucket, Copy::compute), first - bucket.held.first,
+                                  from.data() + (first - at), count);
+        });
+  }
+
   // With what this device's part has from element `first` on.
   void fill(const Parameter& parameter, int64_t first) {
     const std::optional<models::Split>& split = parameter.weight.split;
@@ -142,7 +173,8 @@ void write_parameters(const offload::ParameterLayout& layout, const FillParamete
     for (Copy copy : written_copies(bucket, copies)) {
       const std::string name = argument_name(bucket, copy);
       arguments.at(name, bytes(bucket, copy), bucket.homes.of(copy), category(copy));
-      if (!is_weight(copy)) arguments.write_zeros(name);
+      // Between the parts of quantized parameters there is room that nothing else fills.
+      if (!is_weight(copy) || is_quantized(bucket)) arguments.write_zeros(name);
     }
     for (const Piece& piece : pieces(bucket)) work.push_back({&bucket, piece});
   }
@@ -166,7 +198,14 @@ void initialize(const offload::ParameterLayout& layout, uint64_t seed,
   write_parameters(
       layout,
       [&](const Parameter& parameter, int64_t first, std::span<float> values) {
-        initial_values(parameter, seed, first, values);
+        const auto [own, count] =
+            offload::common({first, std::ssize(values)}, {0, parameter.tensor_shape().count()});
+        // What lies beyond is another's, which no parameter's first values depend on.
+        std::ranges::fill(values, 0.f);
+        if (count > 0)
+          initial_values(
+              parameter, seed, own,
+              values.subspan(static_cast<size_t>(own - first), static_cast<size_t>(count)));
       },
       arguments);
 }

@@ -3,18 +3,13 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <span>
 
 #include "offload/execution/arguments.h"
 #include "offload/lowering/parameter_layout.h"
+#include "trainer/weights/quantize_parameter.h"
 
 namespace longshore::trainer {
-
-// Gives values of a parameter, from the tensor's element `first` on. Called by several threads at
-// once.
-using FillParameter =
-    std::function<void(const offload::Parameter&, int64_t first, std::span<float> values)>;
 
 // The values that the parameter's Init says: a pure function of the seed and its name.
 void initial_values(const offload::Parameter& parameter, uint64_t seed, int64_t first,
@@ -24,8 +19,9 @@ void initial_values(const offload::Parameter& parameter, uint64_t seed, int64_t 
 enum class Copies : uint8_t { all, compute };
 
 // Writes what this device holds of every bucket's copies where they live, an optimizer's states
-// zero; gradients are never written. Arguments are allocated where they are missing. Beside them
-// the host holds a few MiB for each thread. Throws the first of what `fill` throws.
+// zero; gradients are never written. What is quantized gets its codes by quantize_parameter().
+// Arguments are allocated where they are missing. Beside them the host holds a few MiB for each
+// thread, and what scales take that are quantized too. Throws the first of what `fill` throws.
 void write_parameters(const offload::ParameterLayout& layout, const FillParameter& fill,
                       offload::Arguments& arguments, Copies copies = Copies::all);
 
