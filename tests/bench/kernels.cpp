@@ -156,6 +156,7 @@ std::vector<Case> make_cases() {
   add_attention(cases, "16 on 8 heads of 256, window 1024", 16, 8,
                 {.head_dim = 256, .window = 1024});
   add_attention(cases, "16 on 8 heads of 256, capped", 16, 8, {.head_dim = 256, .soft_cap = 50});
+  add_attention(cases, "16 on 2 heads of 512", 16, 2, {.head_dim = 512});
   for (auto [in, out] : {std::pair{kWidth, kWidth},
                          {kWidth, kKeyHeads * kHeadDim},
                          {kWidth, kHidden},

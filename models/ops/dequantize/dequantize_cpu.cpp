@@ -11,21 +11,43 @@ namespace {
 // --- codes of 4 bits: what each stands for is looked up, 16 numbers at a time
 
 using Codes8 = uint8_t __attribute__((vector_size(16)));
+using Words2 = uint64_t __attribute__((vector_size(16)));
 using Codes16 = uint16_t __attribute__((vector_size(32)));
 using Words8 = uint32_t __attribute__((vector_size(32)));
 using Shorts8 = uint16_t __attribute__((vector_size(16)));
 
+template <bool kToBfloat16, class T>
+LONGSHORE_INLINE void scaled_body(const float* book, float scale, T* to) {
+#pragma omp simd
+  for (int i = 0; i < 16; ++i) {
+    const float value = book[i] * scale;
+    store(to[i], kToBfloat16 ? to_float(to_bfloat16(value)) : value);
+  }
+}
+
+template <class T>
+LONGSHORE_INLINE void scaled_book(const float* book, float scale, RoundedTo rounded_to, T* to) {
+  if (rounded_to == RoundedTo::float16)
+    for (int i = 0; i < 16; ++i) store(to[i], round_to_float16(book[i] * scale));
+  else if (rounded_to == RoundedTo::bfloat16 && sizeof(T) > sizeof(bfloat16))
+    scaled_body<true>(book, scale, to);
+  else
+    scaled_body<false>(book, scale, to);
+}
+
 // The codes of 8 bytes, in the order of the numbers.
-LONGSHORE_INLINE void spread(const uint8_t* bytes, bool upper_first, Codes16& codes) {
-  Codes8 packed{};
-  std::memcpy(&packed, bytes, 8);
+template <bool kUpperFirst>
+LONGSHORE_INLINE void spread(const uint8_t* bytes, Codes16& codes) {
+  constexpr uint16_t kEven = kUpperFirst ? 0xffff : 0, kOdd = static_cast<uint16_t>(~kEven);
+  constexpr Codes16 kUpper{kEven, kOdd, kEven, kOdd, kEven, kOdd, kEven, kOdd,
+                           kEven, kOdd, kEven, kOdd, kEven, kOdd, kEven, kOdd};
+  uint64_t all;
+  std::memcpy(&all, bytes, sizeof all);
+  const auto packed = reinterpret_cast<Codes8>(Words2{all, 0});
   const Codes8 twice =
       __builtin_shuffle(packed, Codes8{0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7});
   const Codes16 wide = __builtin_convertvector(twice, Codes16);
-  const uint16_t even = upper_first ? 0xffff : 0, odd = static_cast<uint16_t>(~even);
-  const Codes16 upper{even, odd, even, odd, even, odd, even, odd,
-                      even, odd, even, odd, even, odd, even, odd};
-  codes = ((wide >> 4) & upper) | (wide & 15 & ~upper);
+  codes = ((wide >> 4) & kUpper) | (wide & 15 & ~kUpper);
 }
 
 LONGSHORE_INLINE void look_up(const bfloat16* book, const Codes16& codes, bfloat16* to) {
@@ -48,19 +70,29 @@ LONGSHORE_INLINE void look_up(const float* book, const Codes16& codes, float* to
   }
 }
 
+template <bool kUpperFirst, class T>
+LONGSHORE_INLINE void look_up_all(const uint8_t* bytes, const T* book, int64_t count, T* to) {
+  for (int64_t i = 0; i < count; i += 16) {
+    Codes16 codes;
+    spread<kUpperFirst>(bytes + i / 2, codes);
+    look_up(book, codes, to + i);
+  }
+}
+
 template <class T>
 LONGSHORE_INLINE void look_up_run(const QuantizedMatrix& m, const uint8_t* codes, const T* book,
                                   const ScaledRun& run, T* to) {
-  int64_t i = run.first;
-  auto one = [&] { to[i - run.first] = book[code4(m, codes, i)]; };
-  const int64_t odd = m.first() % 2;
-  if (i < run.end && (odd + i) % 2 != 0) one(), ++i;
-  for (; i + 16 <= run.end; i += 16) {
-    Codes16 some;
-    spread(codes + (odd + i) / 2, m.format != QuantizedFormat::mxfp4, some);
-    look_up(book, some, to + (i - run.first));
-  }
-  for (; i < run.end; ++i) one();
+  const int64_t odd = m.first() % 2, count = run.end - run.first;
+  auto one = [&](int64_t i) { to[i] = book[code4(m, codes, run.first + i)]; };
+  // All that begins with a byte, 16 at a time.
+  const int64_t first = std::min((odd + run.first) % 2, count), all = (count - first) / 16 * 16;
+  const uint8_t* bytes = codes + (odd + run.first + first) / 2;
+  if (first > 0) one(0);
+  if (m.format == QuantizedFormat::mxfp4)
+    look_up_all<false>(bytes, book, all, to + first);
+  else
+    look_up_all<true>(bytes, book, all, to + first);
+  for (int64_t i = first + all; i < count; ++i) one(i);
 }
 
 // --- others
@@ -95,7 +127,7 @@ LONGSHORE_INLINE void run_body(const DequantizeArguments& a, const QuantizedView
   const float scale = scale_of(m, view, run.block);
   if (has_4_bits(m.format)) {
     alignas(64) T book[16];
-    for (int i = 0; i < 16; ++i) store(book[i], rounded(a.book[i] * scale, m.rounded_to));
+    scaled_book(a.book.data(), scale, m.rounded_to, book);
     return look_up_run(m, view.codes, book, run, to);
   }
   if (m.rounded_to == RoundedTo::float16) {
