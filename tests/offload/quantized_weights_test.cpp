@@ -155,6 +155,36 @@ TEST(QuantizedWeights, MemoryIsAsPredicted) {
     }
 }
 
+// Devices hold parts of the bytes, wherever blocks begin, and gather them.
+TEST(QuantizedWeights, AreDividedAsTheirBytes) {
+  const DeviceMesh mesh{.data = {.size = 1}, .fsdp = {.size = 2}};
+  for (MemoryKind home : {MemoryKind::device, MemoryKind::pinned_host}) {
+    TrainingOptions options{
+        .model = quantized(tiny_lora(), {.format = nf4, .has_nested_scales = true}),
+        .policy = "full",
+        .micro_batches = 2};
+    const Training alone = train(options);
+    options.micro_batches = 1;
+    options.layout.homes.parameters = home;
+    const std::vector<Training> ranks = train_on(mesh, options);
+    for (size_t i = 0; i < alone.results.size(); ++i)
+      for (const Training& rank : ranks)
+        EXPECT_NEAR(rank.results[i].loss, alone.results[i].loss, 1e-6 * alone.results[i].loss);
+    int divided = 0;
+    for (const auto& [name, bytes] : alone.state) {
+      if (!name.ends_with(".quantized.compute")) continue;
+      std::vector<std::byte> together = ranks[0].state.at(name);
+      const std::vector<std::byte>& second = ranks[1].state.at(name);
+      EXPECT_EQ(together.size(), second.size());
+      together.insert(together.end(), second.begin(), second.end());
+      ASSERT_GE(together.size(), bytes.size());
+      EXPECT_TRUE(std::equal(bytes.begin(), bytes.end(), together.begin())) << name;
+      ++divided;
+    }
+    EXPECT_EQ(divided, tiny_llama().layers);
+  }
+}
+
 TEST(QuantizedWeights, AreCountedAsTheirNumbers) {
   const models::DecoderConfig config = tiny_lora();
   const auto stored = count_parameters(quantized(config, {.format = nf4})),
