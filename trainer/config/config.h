@@ -42,6 +42,8 @@ inline constexpr const char* kAllLinear = "all-linear";
 
 enum class RopeType { unscaled, linear, llama3, yarn, proportional };
 enum class ComputeDtype { automatic, float32, bfloat16 };
+// What frozen matrices of linear layers are stored in; automatic: the dtype that is computed in.
+enum class FrozenWeightDtype : uint8_t { automatic, float32, bfloat16, fp8, int8, nf4, mxfp4 };
 enum class WeightDtype { float32, bfloat16 };
 enum class OptType { adamw, lion, sgd };
 enum class OptimizerCompute { device, host };
@@ -117,6 +119,8 @@ struct Config {
   int64_t max_num_images_per_example = 1;
   ComputeDtype dtype = ComputeDtype::automatic;
   WeightDtype weight_dtype = WeightDtype::float32;
+  FrozenWeightDtype frozen_weight_dtype = FrozenWeightDtype::automatic;
+  bool frozen_weight_double_quantization = false;
 
   // parallelism
   int64_t ici_data_parallelism = 1;

@@ -260,6 +260,14 @@ std::vector<Key> make_config_keys() {
        "type of activations and computing; auto: bfloat16 where the machine has it"},
       {"weight_dtype", batch, choice<&Config::weight_dtype>({"float32", "bfloat16"}),
        "type of the weights that are trained; bfloat16: no master copy, stochastic rounding"},
+      {"frozen_weight_dtype", batch,
+       choice<&Config::frozen_weight_dtype>(
+           {"auto", "float32", "bfloat16", "fp8", "int8", "nf4", "mxfp4"}),
+       "what matrices of linear layers and experts that do not train are stored in, as numbers of "
+       "so many bits with scales; auto: the type that is computed in"},
+      {"frozen_weight_double_quantization", batch,
+       FlagKey{&Config::frozen_weight_double_quantization},
+       "with nf4: scales are stored in 8 bits, as bitsandbytes has it with double quantization"},
 
       {"ici_data_parallelism", parallelism,
        IntegerKey{&Config::ici_data_parallelism, 1, kMaxDevices, -1},

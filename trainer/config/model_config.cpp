@@ -5,6 +5,8 @@
 #include "base/error.h"
 #include "models/families/toys.h"
 #include "models/ops/kernels/onednn_matmul.h"
+#include "trainer/config/key_values.h"
+#include "trainer/config/keys.h"
 #include "trainer/config/model_keys.h"
 #include "trainer/config/trainable_mask.h"
 
@@ -116,7 +118,53 @@ models::Model unmasked_model(const Config& config, models::Target target) {
 models::Model make_model(const Config& config, models::Target target) {
   models::Model model = unmasked_model(config, target);
   apply_mask(config, model);
+  quantize_frozen(config, compute_dtype(config, target), model);
   return model;
+}
+
+std::optional<models::Quantization> frozen_quantization(const Config& config, models::Dtype dtype) {
+  const bool is_narrow = dtype == models::Dtype::bfloat16;
+  models::Quantization how{
+      .rounded_to = is_narrow ? RoundedTo::bfloat16 : RoundedTo::float32,
+      .has_nested_scales = config.frozen_weight_double_quantization &&
+                           config.frozen_weight_dtype == FrozenWeightDtype::nf4};
+  switch (config.frozen_weight_dtype) {
+    case FrozenWeightDtype::automatic:
+      return std::nullopt;
+    case FrozenWeightDtype::float32:
+      how.format = QuantizedFormat::float32;
+      return is_narrow ? std::optional(how) : std::nullopt;
+    case FrozenWeightDtype::bfloat16:
+      how.format = QuantizedFormat::bfloat16;
+      return is_narrow ? std::nullopt : std::optional(how);
+    case FrozenWeightDtype::fp8:
+      how.format = QuantizedFormat::fp8;
+      return how;
+    case FrozenWeightDtype::int8:
+      how.format = QuantizedFormat::int8;
+      return how;
+    case FrozenWeightDtype::nf4:
+      how.format = QuantizedFormat::nf4;
+      return how;
+    case FrozenWeightDtype::mxfp4:
+      how.format = QuantizedFormat::mxfp4;
+      return how;
+  }
+  throw InternalError("a frozen_weight_dtype that is none");
+}
+
+void quantize_frozen(const Config& config, models::Dtype dtype, models::Model& model) {
+  const std::optional<models::Quantization> how = frozen_quantization(config, dtype);
+  if (!how) return;
+  bool is_any = false;
+  quantize_weights(model, [&](const std::string&) {
+    is_any = true;
+    return how;
+  });
+  if (!is_any)
+    throw ConfigError(location(config, "frozen_weight_dtype") + ": found " +
+                      value_text(*find_key("frozen_weight_dtype"), config) +
+                      ", expected auto: no matrix of a linear layer is frozen");
 }
 
 }  // namespace longshore::trainer

@@ -1,7 +1,10 @@
 // The model of models/ that a config describes.
 #pragma once
 
+#include <optional>
+
 #include "models/families/decoder.h"
+#include "models/families/quantize_weights.h"
 #include "trainer/config/config.h"
 
 namespace longshore::trainer {
@@ -21,5 +24,11 @@ models::DecoderConfig decoder_config(const Config& config, models::Target target
 
 // The model of any model_type. trainable_parameters_mask has been applied to it.
 models::Model make_model(const Config& config, models::Target target);
+
+// How frozen_weight_dtype has matrices stored that compute in `dtype`; nothing where they are as
+// they are.
+std::optional<models::Quantization> frozen_quantization(const Config& config, models::Dtype dtype);
+// Stores the frozen matrices of the model so. Throws ConfigError where it has none.
+void quantize_frozen(const Config& config, models::Dtype dtype, models::Model& model);
 
 }  // namespace longshore::trainer

@@ -275,6 +275,14 @@ void check_dtypes(const Config& config) {
   if (config.weight_dtype == WeightDtype::bfloat16 && config.dtype == ComputeDtype::float32) {
     refuse(config, "weight_dtype", "float32 with " + described(config, "dtype"));
   }
+  if (config.frozen_weight_dtype == FrozenWeightDtype::automatic) return;
+  if (config.lora_rank == 0) {
+    refuse(config, "frozen_weight_dtype", "auto with " + described(config, "lora_rank"));
+  }
+  if (!config.trainable_parameters_mask.empty()) {
+    refuse(config, "frozen_weight_dtype",
+           "auto with a trainable_parameters_mask, of which checkpoints hold the whole model");
+  }
 }
 
 // Where a tokenizer was looked for, of a config that names none.

@@ -12,6 +12,7 @@
 #include "trainer/step/batch_arguments.h"
 #include "trainer/step/step_plans.h"
 #include "trainer/weights/read_floats.h"
+#include "trainer/weights/stored_as.h"
 
 namespace longshore::trainer {
 namespace {
@@ -50,7 +51,7 @@ DecodingPlans plan_decoding(models::DecoderConfig model, const offload::Paramete
   for (int64_t tokens : all) {
     model.length = tokens;
     if (model.vision && tokens == 1) model.vision->images = 0;
-    models::Model decoder = models::cached_decoder(model, capacity);
+    const models::Model decoder = stored_as(layout, models::cached_decoder(model, capacity));
     std::string name = tokens == 1 ? "decode" : fmt::format("prefill.{}", tokens);
     offload::Plan plan = plan_forward(decoder, layout, name, transfers, target);
     rename_batch(plan, decoder, [&](const std::string& input) { return input_name(plan, input); });

@@ -21,6 +21,7 @@
 #include "trainer/weights/read_floats.h"
 #include "trainer/weights/run_weights.h"
 #include "trainer/weights/saved_tensors.h"
+#include "trainer/weights/stored_numbers.h"
 #include "trainer/weights/stored_weights.h"
 #include "trainer/weights/text_files.h"
 
@@ -92,29 +93,29 @@ class Merge {
   Merge(const fs::path& folder, const offload::ParameterLayout& layout,
         const StoredWeights& weights)
       : layout_(layout),
-        weights_(weights),
         saved_(layout, SavedIn::model),
+        numbers_(weights, saved_),
         adapter_(folder, layout) {}
 
   // A module's bias stays as it is.
   bool changes(const std::string& name) const {
-    const SavedTensor* tensor = saved_.find(name);
-    return tensor && std::ranges::any_of(tensor->parts, [](const SavedPart& part) {
-             return part.parameter->weight.adapter.has_value();
-           });
+    return has_any(name, [](const models::Weight& weight) { return weight.adapter.has_value(); });
   }
 
-  void append(const data::SafetensorsInfo& weight, data::SafetensorsWriter& writer) const {
+  // Whether training had it in fewer bits.
+  bool dequantizes(const std::string& name) const {
+    return has_any(name, [](const models::Weight& weight) { return weight.quantized.has_value(); });
+  }
+
+  void append(const data::SafetensorsInfo& weight, data::SafetensorsWriter& writer) {
     std::map<std::string, Factors> read;  // of the tensor's parameters
     saved_.find(weight.name)
         ->for_each_piece(
             kWeightPieceElements,
             [&](const Parameter& parameter, int64_t first, int64_t count) {
               std::vector<float> values(static_cast<size_t>(count));
-              saved_.for_each_run(parameter, first, values,
-                                  [&](const SavedRun& run, std::span<float> of_run) {
-                                    weights_.read(run.tensor.name, run.first, of_run, run.step);
-                                  });
+              numbers_.read(layout_.bucket(layout_.by_name.at(parameter.name)), parameter, first,
+                            values);
               if (!parameter.weight.adapter) return values;
               auto factors = read.find(parameter.name);
               if (factors == read.end())
@@ -127,6 +128,14 @@ class Merge {
   }
 
  private:
+  template <class Is>
+  bool has_any(const std::string& name, Is is) const {
+    const SavedTensor* tensor = saved_.find(name);
+    return tensor && std::ranges::any_of(tensor->parts, [&](const SavedPart& part) {
+             return is(part.parameter->weight);
+           });
+  }
+
   // A and B, which are narrow, of all of a parameter's matrices.
   struct Factors {
     std::vector<float> a, b;
@@ -157,13 +166,13 @@ class Merge {
                       .b = {},
                       .rank = shape.back(),
                       .scale = names.scale,
-                      .matrices = parameter.type.shape.rank() == 3 ? shape[0] : 1,
+                      .matrices = parameter.numbers().shape.rank() == 3 ? shape[0] : 1,
                       .transposed = names.transposed}};
   }
 
   const offload::ParameterLayout& layout_;
-  const StoredWeights& weights_;
   SavedTensors saved_;
+  StoredNumbers numbers_;
   Adapter adapter_;
 };
 
@@ -219,6 +228,7 @@ std::string summary(const fs::path& to, std::span<const data::SafetensorsInfo> t
 std::string convert(const Conversion& asked) {
   Conversion conversion = asked;
   ModelFiles files;
+  std::optional<models::Quantization> frozen;
   if (conversion.run.empty()) {
     files = read_model_files(conversion.from, conversion.from, conversion.images);
   } else {
@@ -227,6 +237,7 @@ std::string convert(const Conversion& asked) {
     conversion.from = trained.model;
     conversion.adapter = trained.adapter;
     conversion.images = trained.images;
+    frozen = trained.frozen;
   }
   HfConfig config = read_hf_config(conversion.from, conversion.unknown_keys, conversion.images);
   if (conversion.dtype)
@@ -234,7 +245,9 @@ std::string convert(const Conversion& asked) {
   const bool has_adapter = !conversion.adapter.empty();
   if (has_adapter)
     config.decoder.lora = read_adapter_config(conversion.adapter, adapter_base(config.decoder));
-  const offload::ParameterLayout layout = offload::lay_out(models::decoder(config.decoder));
+  models::Model model = models::decoder(config.decoder);
+  if (frozen && has_adapter) quantize_weights(model, [&](const std::string&) { return frozen; });
+  const offload::ParameterLayout layout = offload::lay_out(model);
   const StoredWeights weights(conversion.from, config.decoder);
   check_tensors(conversion.from, layout, weights, config.decoder);
   if (weights.has_quantized()) files.config = models::without_hf_quantization(files.config);
@@ -252,7 +265,7 @@ std::string convert(const Conversion& asked) {
       throw Error(path_text(conversion.to) + ": " + StopSignal::name() +
                   " ended the conversion; nothing is left of it");
     const data::SafetensorsTensor* tensor = weights.find_plain(info.name);
-    if (merge && merge->changes(info.name))
+    if (merge && (merge->changes(info.name) || merge->dequantizes(info.name)))
       merge->append(info, writer);
     else if (tensor)
       append_converted(*tensor, info.dtype, writer);
@@ -269,6 +282,8 @@ std::string convert(const Conversion& asked) {
         "; {} of them merged with {}",
         std::ranges::count_if(tensors, [&](const auto& info) { return merge->changes(info.name); }),
         path_text(conversion.adapter));
+  if (merge && frozen)
+    said += fmt::format("; frozen weights are what {} made of them", name(frozen->format));
   if (const std::string ignored = unknown_keys_text(config); !ignored.empty())
     said += "; " + ignored;
   if (const std::string left_out = weights.left_out_text(); !left_out.empty())

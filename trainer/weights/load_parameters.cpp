@@ -17,6 +17,7 @@
 #include "trainer/weights/hf_folder.h"
 #include "trainer/weights/initialize.h"
 #include "trainer/weights/saved_tensors.h"
+#include "trainer/weights/stored_numbers.h"
 
 namespace longshore::trainer {
 namespace {
@@ -132,21 +133,11 @@ std::string load_weights(const WeightSources& from, const DecoderConfig& model,
       layout,
       [&](const Parameter& parameter, int64_t first, std::span<float> values) {
         if (models::is_lora_weight(parameter.name)) return fill_adapter(parameter, first, values);
-        auto read = [&](const std::string& tensor, int64_t from, std::span<float> to,
-                        int64_t step) {
-          const data::NonFinite found = opened.of_model.read(tensor, from, to, step);
-          std::lock_guard lock(counting);
-          odd.nan_count += found.nan_count;
-          odd.infinity_count += found.infinity_count;
-        };
-        // Rows of a tensor, which may be asked for with rows of others.
-        if (const auto& quantized = parameter.weight.quantized;
-            quantized && parameter.weight.saved_section && parameter.type.shape.rank() == 1)
-          return read(parameter.tensors[0], quantized->matrix.first() + first, values, 1);
-        opened.saved.for_each_run(parameter, first, values,
-                                  [&](const SavedRun& run, std::span<float> of_run) {
-                                    read(run.tensor.name, run.first, of_run, run.step);
-                                  });
+        const data::NonFinite found =
+            read_numbers(opened.of_model, opened.saved, parameter, first, values);
+        std::lock_guard lock(counting);
+        odd.nan_count += found.nan_count;
+        odd.infinity_count += found.infinity_count;
       },
       arguments, copies);
   int64_t elements = 0;

@@ -7,6 +7,7 @@
 #include "trainer/config/config.h"
 #include "trainer/config/hf_config.h"
 #include "trainer/config/load_config.h"
+#include "trainer/config/model_config.h"
 #include "trainer/config/rope_override.h"
 #include "trainer/config/run_files.h"
 #include "trainer/config/yaml.h"
@@ -62,6 +63,9 @@ RunWeights weights_of_run(const fs::path& run) {
           .chat_template = config.chat_template,
           .turned_as = turned_as(config),
           .images = images(config),
+          .frozen = frozen_quantization(config, config.dtype == ComputeDtype::bfloat16
+                                                    ? models::Dtype::bfloat16
+                                                    : models::Dtype::float32),
           .add_bos_eos = config.add_bos_eos};
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "data/tokenizers/add_bos_eos.h"
+#include "models/families/quantize_weights.h"
 #include "models/hf/config.h"
 
 namespace longshore::trainer {
@@ -17,7 +18,9 @@ struct RunWeights {
   std::string chat_template = {};      // one of data::kChatTemplates; empty: none
   // Of a run with a RoPE of its own, of which the folder knows nothing.
   std::optional<models::DecoderConfig> turned_as = {};
-  models::Images images = models::Images::needed;          // whether it reads them
+  models::Images images = models::Images::needed;  // whether it reads them
+  // What matrices beside the adapter were stored in, if not as the folder has them.
+  std::optional<models::Quantization> frozen = {};
   data::AddBosEos add_bos_eos = data::AddBosEos::missing;  // around the texts that it trained on
 };
 

@@ -168,6 +168,7 @@ const std::vector<Kind> kKinds{
     {"bfloat16_weights", {"dtype=bfloat16", "weight_dtype=bfloat16", "moment_dtype=8bit"}},
     {"masters", {"dtype=bfloat16"}},
     {"lora", {"lora_rank=2", "lora_targets=q_proj,v_proj"}},
+    {"qlora", {"lora_rank=2", "frozen_weight_dtype=nf4", "frozen_weight_double_quantization=true"}},
     {"lora_beside_norms", {"lora_rank=2", "trainable_parameters_mask=norm"}},
     {"a_part", {"trainable_parameters_mask=self_attn", "dtype=bfloat16"}},
 };

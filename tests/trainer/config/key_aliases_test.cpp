@@ -81,7 +81,7 @@ TEST_F(KeyAliasesTest, SayWhyThereIsNoKey) {
         {"compile.enable", "leave it out: there is nothing to choose here"},
         {"train_on_inputs",
          "leave it out: answers and completions are trained on, prompts are not"},
-        {"load_in_4bit", "not offered: products of fewer than 16 bits"},
+        {"load_in_4bit", "frozen_weight_dtype: nf4"},
         {"parallelism.tensor_parallel_degree",
          "not offered: devices share data and weights alone"}}) {
     EXPECT_EQ(key_for_other_name(name), "");

@@ -160,9 +160,9 @@ TEST_F(TrainRanks, UpdateAShareEach) {
   expect_near(losses_of("alone"), losses_of("replicated"));
 }
 
-// Of some frozen weights a device holds nothing, of others all.
+// Of some frozen weights a device holds nothing, of others all; of quantized ones bytes.
 TEST_F(TrainRanks, ResumeAdapters) {
-  const std::string settings = "lora_rank=2 ici_fsdp_parallelism=2 ";
+  const std::string settings = "lora_rank=2 frozen_weight_dtype=nf4 ici_fsdp_parallelism=2 ";
   ASSERT_EQ(train("straight", 2, settings + "steps=4").exit_code, 0);
   for (const char* steps : {"steps=2", "steps=4"}) {
     ProgramResult result = train("resumed", 2, settings + steps);

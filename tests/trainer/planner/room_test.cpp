@@ -49,6 +49,7 @@ TEST(Room, StatesAreTheLeastThatPlansTake) {
              {"moment_dtype=8bit"},
              {"weight_dtype=bfloat16"},
              {"lora_rank=2"},
+             {"lora_rank=2", "frozen_weight_dtype=nf4"},
              {"trainable_parameters_mask=self_attn"},
              {"ici_fsdp_parallelism=2"},
              {"ici_data_parallelism=2", "shard_optimizer_over_data=true"}})

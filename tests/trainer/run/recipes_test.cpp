@@ -2,6 +2,7 @@
 // Face folder to one.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -135,6 +136,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Recipe{"llama3_8b_finetune", "bytelevel_bpe_llama3", "model"},
                     Recipe{"llama3_8b_lora", "bytelevel_bpe_llama3", "adapter"},
                     Recipe{"llama3_8b_24gb", "bytelevel_bpe_llama3", "model"},
+                    Recipe{"llama3_8b_qlora_8gb", "bytelevel_bpe_llama3", "adapter"},
+                    Recipe{"llama3.3_70b_qlora_24gb", "bytelevel_bpe_llama3", "adapter"},
                     Recipe{"gemma2_9b_finetune", "gemma_bpe", "model"},
                     Recipe{"gemma2_9b_lora", "gemma_bpe", "adapter"},
                     Recipe{"gemma2_9b_attention", "gemma_bpe", "model"},
@@ -154,7 +157,11 @@ INSTANTIATE_TEST_SUITE_P(
                            "gemma_bpe",
                            "adapter",
                            {"<image_soft_token>", "<start_of_image>", "<end_of_image>"}}),
-    [](const auto& info) { return std::string(info.param.name); });
+    [](const auto& info) {
+      std::string name = info.param.name;
+      std::ranges::replace(name, '.', '_');
+      return name;
+    });
 
 TEST(Recipe, MixturesFitACardOf80GB) {
   for (const char* file : {"qwen3_30b_a3b_lora.yml", "qwen3_30b_a3b_finetune.yml",
@@ -174,6 +181,25 @@ TEST(Recipe, Llama8BFitsACardOf24GB) {
   EXPECT_LE(plan.memory[MemoryKind::device].peak_bytes, 22 * kGibibyte);
   EXPECT_LE(plan.memory[MemoryKind::pinned_host].peak_bytes, 60 * kGibibyte);
   EXPECT_TRUE(plan.room.fits()) << fits_text(plan.room);
+}
+
+// Little is waited for where a base in four bits is streamed.
+TEST(Recipe, QuantizedBasesFitSmallCards) {
+  struct Case {
+    const char* file;
+    double device_gib, host_gib, waited;
+  };
+  for (const auto& [file, device_gib, host_gib, waited] :
+       {Case{"llama3.3_70b_qlora_24gb.yml", 22, 60, 0.15},
+        {"llama3_8b_qlora_8gb.yml", 7.5, 14, 0.15}}) {
+    Config config = load_config(file, {}, kConfigs);
+    config.hardware = (kConfigs / "hardware/rtx4090.yml").string();
+    const PolicyPlan plan = plan_chosen_policy({config, models::Target::cuda});
+    EXPECT_LE(plan.memory[MemoryKind::device].peak_bytes, device_gib * 0x1p30) << file;
+    EXPECT_LE(plan.memory[MemoryKind::pinned_host].peak_bytes, host_gib * 0x1p30) << file;
+    EXPECT_TRUE(plan.room.fits()) << file << "\n" << fits_text(plan.room);
+    EXPECT_LE(plan.estimate->phases.exposed_transfer, waited * plan.estimate->step_seconds) << file;
+  }
 }
 
 // Under no policy, since nothing before the decoder is trained; where all is, policies differ.

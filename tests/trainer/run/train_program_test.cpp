@@ -24,6 +24,7 @@
 #include "trainer/config/hardware_file.h"
 #include "trainer/config/load_config.h"
 #include "trainer/config/model_config.h"
+#include "trainer/programs/probe/probe.h"
 #include "trainer/step/flops.h"
 #include "trainer/step/learning_rate.h"
 #include "trainer/step/training_plans.h"
@@ -281,6 +282,49 @@ TEST(TrainProgram, TrainsAdapters) {
   ProgramResult d = run_train(base + " run_name=d lora_rank=8 load_adapter_path=" + first);
   EXPECT_EQ(d.exit_code, 2);
   EXPECT_EQ(count(d.output, "lora_rank: 8 (command line), 4 in the adapter"), 1u) << d.output;
+}
+
+// What an adapter has been trained on, its weights are merged into.
+TEST(TrainProgram, AdaptersOfAQuantizedBaseAreMergedIntoThat) {
+  TemporaryFolder folder;
+  for (const std::string golden : {"llama2_mha_untied", "phi3", "gpt_oss"})
+    for (const std::string dtype : {"nf4", "int8"}) {
+      const std::string run = golden + "_" + dtype;
+      const ProgramResult trained = run_train(
+          "--config quickstart.yml backend=cpu model_name= dataset_type=synthetic dtype=float32 "
+          "sample_tokens=0 steps=2 learning_rate=0.01 max_target_length=32 per_device_batch_size=1 "
+          "peak_tflops_per_device=1 lora_rank=2 frozen_weight_double_quantization=" +
+          std::string(dtype == "nf4" ? "true" : "false") + " frozen_weight_dtype=" + dtype +
+          " load_parameters_path=" + golden_folder(golden).string() +
+          " base_output_directory=" + (folder / "").string() + " run_name=" + run);
+      ASSERT_EQ(trained.exit_code, 0) << trained.output;
+      auto logits = [&](const std::filesystem::path& model, const std::filesystem::path& adapter,
+                        const std::vector<std::string>& keys) {
+        const std::filesystem::path out = folder / (run + ".out");
+        probe({.model = model,
+               .inputs = golden_folder(golden) / "golden.safetensors",
+               .out = out,
+               .adapter = adapter,
+               .overrides = keys});
+        return floats(data::SafetensorsFile(out).at("logits"));
+      };
+      const std::filesystem::path merged = folder / (run + "_merged");
+      EXPECT_NE(convert({.run = folder / run, .to = merged}).find(dtype), std::string::npos);
+      std::vector<std::string> keys{"frozen_weight_dtype=" + dtype};
+      if (dtype == "nf4") keys.emplace_back("frozen_weight_double_quantization=true");
+      const std::vector<float> expected =
+                                   logits(golden_folder(golden), folder / run / "adapter", keys),
+                               plain = logits(golden_folder(golden), folder / run / "adapter", {}),
+                               found = logits(merged, {}, {});
+      double largest = 0, difference = 0, other = 0;
+      for (size_t i = 0; i < found.size(); ++i) {
+        largest = std::max<double>(largest, std::abs(expected[i]));
+        difference = std::max<double>(difference, std::abs(found[i] - expected[i]));
+        other = std::max<double>(other, std::abs(plain[i] - expected[i]));
+      }
+      EXPECT_LE(difference, 3e-5 * largest) << run;
+      EXPECT_GE(other, 10 * difference) << run;
+    }
 }
 
 // Longer texts than those that the weights were made for: what turns otherwise is saved so.

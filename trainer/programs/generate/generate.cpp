@@ -52,6 +52,8 @@ using models::DecoderConfig;
 
 const std::vector<std::string> kKeys{"dtype",
                                      "backend",
+                                     "frozen_weight_dtype",
+                                     "frozen_weight_double_quantization",
                                      "parameter_memory_host_offload",
                                      "prefetch_layers",
                                      "allow_unknown_config_keys",
@@ -139,12 +141,25 @@ DecoderConfig whole(DecoderConfig model) {
   return model;
 }
 
+// The model that the weights are for, all of them frozen: stored as the config says, or as the run
+// had them.
+models::Model stored_model(const RunWeights& source, const DecoderConfig& model,
+                           const Config& config) {
+  models::Model stored = models::decoder(whole(model));
+  std::optional<models::Quantization> how = frozen_quantization(config, model.dtype);
+  if (!how && !config.origins.contains("frozen_weight_dtype")) how = source.frozen;
+  if (!how) return stored;
+  set_trainable(stored, [](const std::string&) { return false; });
+  quantize_weights(stored, [&](const std::string&) { return how; });
+  return stored;
+}
+
 class Generation {
  public:
   Generation(const RunWeights& source, const DecoderConfig& model, const Config& config,
              models::Target target, int64_t prompt_tokens, int64_t max_tokens)
       : backend_(make_backend(target)), arguments_(*backend_, ledger_) {
-    layout_ = offload::lay_out(models::decoder(whole(model)), layout_options(config));
+    layout_ = offload::lay_out(stored_model(source, model, config), layout_options(config));
     offload::Transfers transfers;
     if (config.prefetch_layers) transfers.prefetch_layers = *config.prefetch_layers;
     // Images' rows and prompts see each other both ways, so they come in one run.

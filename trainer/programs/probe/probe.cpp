@@ -42,6 +42,7 @@
 #include "trainer/weights/load_parameters.h"
 #include "trainer/weights/read_floats.h"
 #include "trainer/weights/saved_tensors.h"
+#include "trainer/weights/stored_as.h"
 
 namespace longshore::trainer {
 namespace {
@@ -63,7 +64,8 @@ const std::vector<std::string>& keys_of_gradients() {
 
 const std::vector<std::string>& overridable_keys() {
   static const std::vector<std::string> keys = [] {
-    std::vector<std::string> names{"dtype", "backend"};
+    std::vector<std::string> names{"dtype", "backend", "frozen_weight_dtype",
+                                   "frozen_weight_double_quantization"};
     std::ranges::copy(keys_of_gradients(), std::back_inserter(names));
     names.insert(names.end(),
                  {"parameter_memory_host_offload", "prefetch_layers", "allow_unknown_config_keys"});
@@ -127,12 +129,14 @@ class Probe {
     if (model_.vision) model_.vision->images = inputs_.images;
     models::Model trained = models::decoder(model_);
     apply_mask(config, trained);
+    quantize_frozen(config, model_.dtype, trained);
     layout_ = offload::lay_out(trained, layout_options(config));
     StepOptions options = step_options({config, target}, trained);
     options.optimizer.reset();
     step_ = plan_step(trained, layout_, options, target);
-    states_ = plan_forward(models::decoder(model_, {.head = models::Head::hidden_states}), layout_,
-                           "states", options.transfers, target, offload::Carries::returned);
+    states_ = plan_forward(
+        stored_as(layout_, models::decoder(model_, {.head = models::Head::hidden_states})), layout_,
+        "states", options.transfers, target, offload::Carries::returned);
     if (std::string table = shortage(analyze(plans()), *backend_); !table.empty())
       throw PlanError(fmt::format("{} with {} does not fit on this machine:\n{}",
                                   path_text(request.model), path_text(request.inputs), table));

@@ -228,6 +228,22 @@ TEST_P(LoraGoldens, EveryTensorIsPefts) {
                 golden.tolerance("base_logits"));
 }
 
+// An adapter on a base that bitsandbytes quantizes to NF4.
+TEST(QloraGoldens, EveryTensorIsPefts) {
+  Golden golden("qlora_llama");
+  TemporaryFolder folder;
+  const fs::path adapter = golden.folder / "adapter", out = folder / "out",
+                 again = folder / "again";
+  auto of = [&](const fs::path& to, std::vector<std::string> overrides) {
+    overrides.emplace_back("frozen_weight_dtype=nf4");
+    return probed(golden.folder, golden, to, overrides, adapter);
+  };
+  const std::string bytes = of(out, {"remat_policy=none"});
+  expect_all(golden, out, "base_logits");
+  EXPECT_TRUE(bytes == of(again, {"remat_policy=full"}));
+  EXPECT_TRUE(bytes == of(again, kAllOffloaded));
+}
+
 // The variants: another scale; ranks and alphas of single modules; adapters in some layers.
 INSTANTIATE_TEST_SUITE_P(Models, LoraGoldens,
                          testing::Values("lora_llama", "lora_gemma2", "lora_phi3", "lora_qwen3_moe",
