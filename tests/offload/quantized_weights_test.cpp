@@ -29,7 +29,7 @@ models::DecoderConfig tiny_lora(const models::Family& family = models::kLlama,
     config.activation_limit = 7;
   }
   config.lora = {.rank = 3, .alpha = 8, .targets = {"q_proj", "v_proj", "down_proj"}};
-  if (family.layer.fused.size() > 0) config.lora.targets = {"qkv_proj", "down_proj"};
+  if (!family.layer.fused.empty()) config.lora.targets = {"qkv_proj", "down_proj"};
   if (config.experts > 0) config.lora.targets = {"o_proj"};
   return config;
 }

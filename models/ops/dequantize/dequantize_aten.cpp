@@ -86,7 +86,7 @@ class Composition {
   // The number of each place's scale.
   at::Tensor blocks(const at::Tensor& places) const {
     auto over = [](const at::Tensor& x, int64_t y) { return x.div(y, "floor"); };
-    const at::Tensor row = over(places, m_.columns), column = places.remainder(m_.columns);
+    at::Tensor row = over(places, m_.columns), column = places.remainder(m_.columns);
     switch (m_.format) {
       case int8:
         return row;
