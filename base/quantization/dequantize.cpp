@@ -1,40 +1,11 @@
 #include "base/quantization/dequantize.h"
 
-#include <cstring>
-
 namespace longshore {
-namespace {
 
-const CodeBook& book(QuantizedFormat format) {
-  switch (format) {
-    case QuantizedFormat::nf4:
-      return kNf4;
-    case QuantizedFormat::fp4:
-      return kFp4;
-    default:
-      return kE2m1;
-  }
+const CodeBook& code_book(QuantizedFormat format) {
+  if (format == QuantizedFormat::nf4) return kNf4;
+  return format == QuantizedFormat::fp4 ? kFp4 : kE2m1;
 }
-
-float number(const QuantizedMatrix& m, const QuantizedView& view, int64_t i, float scale) {
-  if (has_4_bits(m.format)) return book(m.format)[code4(m, view.codes, i)] * scale;
-  switch (m.format) {
-    case QuantizedFormat::float32: {
-      float value;
-      std::memcpy(&value, view.codes + i * 4, sizeof value);
-      return value;
-    }
-    case QuantizedFormat::bfloat16: {
-      bfloat16 value;
-      std::memcpy(&value, view.codes + i * 2, sizeof value);
-      return to_float(value);
-    }
-    default:
-      return scaled8(m.format, view.codes[i], scale);
-  }
-}
-
-}  // namespace
 
 QuantizedView view_of(const QuantizedMatrix& matrix, const std::byte* memory) {
   const QuantizedParts parts = parts_of(matrix);
@@ -51,12 +22,12 @@ QuantizedView view_of(const QuantizedMatrix& matrix, const std::byte* memory) {
 void dequantize(const QuantizedMatrix& matrix, const QuantizedView& view, int64_t first,
                 std::span<float> to) {
   const int64_t end = first + std::ssize(to);
+  const float* book = code_book(matrix.format).data();
   for (int64_t begin = first; begin < end;) {
     const ScaledRun run = scaled_run(matrix, begin, end);
     const float scale = view.scales ? scale_of(matrix, view, run.block) : 1;
     for (int64_t i = run.first; i < run.end; ++i)
-      to[static_cast<size_t>(i - first)] =
-          rounded(number(matrix, view, i, scale), matrix.rounded_to);
+      to[static_cast<size_t>(i - first)] = number_of(matrix, view, book, i, scale);
     begin = run.end;
   }
 }

@@ -28,6 +28,9 @@ QuantizedView view_of(const QuantizedMatrix& matrix, const std::byte* memory);
 void dequantize(const QuantizedMatrix& matrix, const QuantizedView& view, int64_t first,
                 std::span<float> to);
 
+// What codes of 4 bits stand for, relative to their scale.
+const CodeBook& code_book(QuantizedFormat format);
+
 // --- for kernels
 
 // The scale of block `block`, counted from the matrix's first.
@@ -101,6 +104,22 @@ LONGSHORE_INLINE float scaled8(QuantizedFormat format, uint8_t code, float scale
   if (format == QuantizedFormat::fp8) return e4m3_to_float(code) * scale;
   constexpr float k127th = 1.f / 127;
   return static_cast<float>(static_cast<int8_t>(code)) * scale * k127th;
+}
+
+// Number i of the matrix, whose scale is given. `book` is of its format, if that has 4 bits.
+LONGSHORE_INLINE float number_of(const QuantizedMatrix& m, const QuantizedView& view,
+                                 const float* book, int64_t i, float scale) {
+  switch (m.format) {
+    case QuantizedFormat::float32:
+      return reinterpret_cast<const float*>(view.codes)[i];
+    case QuantizedFormat::bfloat16:
+      return to_float(reinterpret_cast<const bfloat16*>(view.codes)[i]);
+    case QuantizedFormat::int8:
+    case QuantizedFormat::fp8:
+      return rounded(scaled8(m.format, view.codes[i], scale), m.rounded_to);
+    default:
+      return rounded(book[code4(m, view.codes, i)] * scale, m.rounded_to);
+  }
 }
 
 }  // namespace longshore

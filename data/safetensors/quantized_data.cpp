@@ -8,7 +8,6 @@
 
 #include "base/error.h"
 #include "base/printable.h"
-#include "base/quantization/code_books.h"
 #include "base/round_up.h"
 #include "data/safetensors/expect_tensor.h"
 #include "data/safetensors/quant_state.h"
@@ -150,7 +149,7 @@ class Reader {
     const SafetensorsTensor& map = needed(joined(names_.weight, kQuantMap));
     expect_tensor(map.dtype == float32 && map.shape == Shape{16}, map, "F32 [16]");
     const std::vector<float> values = floats(map);
-    const CodeBook& book = data_.matrix.format == QuantizedFormat::nf4 ? kNf4 : kFp4;
+    const CodeBook& book = code_book(data_.matrix.format);
     for (size_t i = 0; i < book.size(); ++i)
       if (!(std::fabs(values[i] - book[i]) <= 1e-6f))
         throw DataError("tensor " + in_quotes(map.name) + ": found " + std::to_string(values[i]) +

@@ -113,6 +113,26 @@ models::Model unmasked_model(const Config& config, models::Target target) {
   return models::decoder(decoder_config(config, target));
 }
 
+std::optional<QuantizedFormat> frozen_format(FrozenWeightDtype dtype) {
+  switch (dtype) {
+    case FrozenWeightDtype::automatic:
+      return std::nullopt;
+    case FrozenWeightDtype::float32:
+      return QuantizedFormat::float32;
+    case FrozenWeightDtype::bfloat16:
+      return QuantizedFormat::bfloat16;
+    case FrozenWeightDtype::fp8:
+      return QuantizedFormat::fp8;
+    case FrozenWeightDtype::int8:
+      return QuantizedFormat::int8;
+    case FrozenWeightDtype::nf4:
+      return QuantizedFormat::nf4;
+    case FrozenWeightDtype::mxfp4:
+      return QuantizedFormat::mxfp4;
+  }
+  throw InternalError("a frozen_weight_dtype that is none");
+}
+
 }  // namespace
 
 models::Model make_model(const Config& config, models::Target target) {
@@ -123,34 +143,15 @@ models::Model make_model(const Config& config, models::Target target) {
 }
 
 std::optional<models::Quantization> frozen_quantization(const Config& config, models::Dtype dtype) {
+  const std::optional<QuantizedFormat> format = frozen_format(config.frozen_weight_dtype);
   const bool is_narrow = dtype == models::Dtype::bfloat16;
-  models::Quantization how{
-      .rounded_to = is_narrow ? RoundedTo::bfloat16 : RoundedTo::float32,
-      .has_nested_scales = config.frozen_weight_double_quantization &&
-                           config.frozen_weight_dtype == FrozenWeightDtype::nf4};
-  switch (config.frozen_weight_dtype) {
-    case FrozenWeightDtype::automatic:
-      return std::nullopt;
-    case FrozenWeightDtype::float32:
-      how.format = QuantizedFormat::float32;
-      return is_narrow ? std::optional(how) : std::nullopt;
-    case FrozenWeightDtype::bfloat16:
-      how.format = QuantizedFormat::bfloat16;
-      return is_narrow ? std::nullopt : std::optional(how);
-    case FrozenWeightDtype::fp8:
-      how.format = QuantizedFormat::fp8;
-      return how;
-    case FrozenWeightDtype::int8:
-      how.format = QuantizedFormat::int8;
-      return how;
-    case FrozenWeightDtype::nf4:
-      how.format = QuantizedFormat::nf4;
-      return how;
-    case FrozenWeightDtype::mxfp4:
-      how.format = QuantizedFormat::mxfp4;
-      return how;
-  }
-  throw InternalError("a frozen_weight_dtype that is none");
+  // What is computed in is stored as it is.
+  if (!format || *format == (is_narrow ? QuantizedFormat::bfloat16 : QuantizedFormat::float32))
+    return std::nullopt;
+  return models::Quantization{.format = *format,
+                              .rounded_to = is_narrow ? RoundedTo::bfloat16 : RoundedTo::float32,
+                              .has_nested_scales = config.frozen_weight_double_quantization &&
+                                                   *format == QuantizedFormat::nf4};
 }
 
 void quantize_frozen(const Config& config, models::Dtype dtype, models::Model& model) {

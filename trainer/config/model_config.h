@@ -22,7 +22,8 @@ void require_dtype(const Config& config, models::Target target);
 
 models::DecoderConfig decoder_config(const Config& config, models::Target target);
 
-// The model of any model_type. trainable_parameters_mask has been applied to it.
+// The model of any model_type. trainable_parameters_mask and frozen_weight_dtype have been applied
+// to it.
 models::Model make_model(const Config& config, models::Target target);
 
 // How frozen_weight_dtype has matrices stored that compute in `dtype`; nothing where they are as

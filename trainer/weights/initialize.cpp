@@ -201,7 +201,7 @@ void initialize(const offload::ParameterLayout& layout, uint64_t seed,
         const auto [own, count] =
             offload::common({first, std::ssize(values)}, {0, parameter.tensor_shape().count()});
         // What lies beyond is another's, which no parameter's first values depend on.
-        std::ranges::fill(values, 0.f);
+        if (count < std::ssize(values)) std::ranges::fill(values, 0.f);
         if (count > 0)
           initial_values(
               parameter, seed, own,

@@ -46,9 +46,10 @@ void StoredNumbers::read(const offload::Bucket& bucket, const Parameter& paramet
 
 void StoredNumbers::quantize(const offload::Bucket& bucket, const Parameter& parameter) {
   codes_.assign(static_cast<size_t>(parameter.type.bytes()), std::byte{0});
+  const int64_t rows = rows_of_tensor(bucket, parameter);
   for (int64_t number = 0; number < matrices_of(parameter); ++number)
     quantize_parameter(
-        parameter, rows_of_tensor(bucket, parameter), number,
+        parameter, rows, number,
         [&](const Parameter& one, int64_t first, std::span<float> to) {
           read_numbers(weights_, saved_, one, first, to);
         },

@@ -28,11 +28,6 @@ Cost cost(const std::any&, std::span<const Type> in, std::span<const Type> out) 
 
 std::string print(const std::any& any) { return name(attrs_of(any).matrix.format); }
 
-const CodeBook& book_of(QuantizedFormat format) {
-  if (format == QuantizedFormat::nf4) return kNf4;
-  return format == QuantizedFormat::fp4 ? kFp4 : kE2m1;
-}
-
 }  // namespace
 
 Type quantized_type(const QuantizedWeight& weight) {
@@ -48,7 +43,7 @@ DequantizeArguments dequantize_arguments(const KernelCall& call) {
           .matrices = weight.numbers.shape.count() / weight.matrix.count(),
           .bytes = call.in[0].type.shape.back(),
           .first = view_of(weight.matrix, call.in[0].as<std::byte>()),
-          .book = book_of(weight.matrix.format),
+          .book = code_book(weight.matrix.format),
           .is_transposed = weight.is_transposed,
           .out = call.out[0].data};
 }

@@ -42,22 +42,6 @@ LONGSHORE_INLINE QuantizedView view_of(const DequantizeArguments& a, int64_t num
       .nested_mean = moved(a.first.nested_mean)};
 }
 
-// Number i of a matrix. `book` is in fast memory.
-LONGSHORE_INLINE float number_of(const QuantizedMatrix& m, const QuantizedView& view,
-                                 const float* book, int64_t i, float scale) {
-  switch (m.format) {
-    case QuantizedFormat::float32:
-      return reinterpret_cast<const float*>(view.codes)[i];
-    case QuantizedFormat::bfloat16:
-      return load(reinterpret_cast<const bfloat16*>(view.codes)[i]);
-    case QuantizedFormat::int8:
-    case QuantizedFormat::fp8:
-      return rounded(scaled8(m.format, view.codes[i], scale), m.rounded_to);
-    default:
-      return rounded(book[code4(m, view.codes, i)] * scale, m.rounded_to);
-  }
-}
-
 LONGSHORE_INLINE float scale_at(const QuantizedMatrix& m, const QuantizedView& view, int64_t i) {
   return view.scales ? scale_of(m, view, scaled_run(m, i, m.count()).block) : 1.f;
 }
