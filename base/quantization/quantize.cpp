@@ -236,7 +236,8 @@ void quantize_int8(const QuantizedMatrix& matrix, const ReadNumbers& read,
       std::ranges::transform(values.subspan(static_cast<size_t>(i), halves.size()), halves.begin(),
                              round_to_float16);
       scales.push_back(largest_magnitude(halves));
-      const float factor = scales.back() > 0 ? 127 / scales.back() : 0.f;
+      // As torch divides a number by a tensor.
+      const float factor = scales.back() > 0 ? 1 / scales.back() * 127 : 0.f;
       for (float half : halves) codes.push_back(static_cast<int8_t>(std::nearbyint(half * factor)));
     }
     write(parts.codes.offset + row * matrix.columns, bytes_of(codes));
