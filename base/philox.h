@@ -17,7 +17,8 @@ enum class RandomUse : uint32_t {
   initial_weights = 3,
   sampling = 4,
   rounding = 5,
-  synthetic_pixels = 6
+  synthetic_pixels = 6,
+  dropout = 7
 };
 
 using PhiloxBlock = std::array<uint32_t, 4>;

@@ -23,6 +23,8 @@ inline constexpr const char *kTokens = "tokens", *kTargets = "targets", *kPositi
 // number of the block within which positions see each other both ways, or 0.
 inline constexpr const char *kPixelValues = "pixel_values", *kImagePlaces = "image_places",
                             *kBlocks = "blocks";
+// Of each row one: its number among all rows of a run, in 32 bits.
+inline constexpr const char* kRowNumbers = "row_numbers";
 constexpr int32_t kNoPlace = -1;
 // The target of a position that is not trained.
 constexpr int32_t kIgnoredTarget = -1;

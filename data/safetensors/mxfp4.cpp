@@ -1,5 +1,6 @@
 #include "data/safetensors/mxfp4.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -22,6 +23,36 @@ Mxfp4Tensor::Mxfp4Tensor(const SafetensorsTensor& blocks, const SafetensorsTenso
   info_ = {.name = blocks.name.substr(0, blocks.name.rfind(kMxfp4Blocks)),
            .dtype = SafetensorsDtype::bfloat16,
            .shape = {shape[0], shape[2] * kMxfp4Block, shape[1]}};
+  matrix_ = {.format = QuantizedFormat::mxfp4,
+             .rows = shape[1],
+             .columns = shape[2] * kMxfp4Block,
+             .rounded_to = RoundedTo::bfloat16};
+  scales_name_ = scales.name;
+}
+
+void Mxfp4Tensor::copy(const Rows& rows, const QuantizedMatrix& part,
+                       const WriteBytes& write) const {
+  const int64_t last = rows.first + (part.rows - 1) * rows.step;
+  if (part.columns != matrix_.columns || rows.first < 0 || rows.step < 1 || last >= matrix_.rows ||
+      rows.matrix < 0 || rows.matrix >= info_.shape[0])
+    throw InternalError("tensor " + in_quotes(info_.name) + ": rows of another matrix");
+  const QuantizedParts parts = parts_of(part);
+  const int64_t scales_of_row = matrix_.columns / kMxfp4Block, bytes_of_row = matrix_.columns / 2;
+  for (int64_t row = 0; row < part.rows; ++row) {
+    const int64_t at = rows.matrix * matrix_.rows + rows.first + row * rows.step;
+    auto of_row = [&](std::span<const std::byte> all, int64_t bytes) {
+      return all.subspan(static_cast<size_t>(at * bytes), static_cast<size_t>(bytes));
+    };
+    const std::span<const std::byte> scales = of_row(scales_, scales_of_row);
+    constexpr std::byte kLargest{252};  // 2^125, by which 6 is the largest code
+    if (const auto odd = std::ranges::find_if(scales, [&](std::byte s) { return s > kLargest; });
+        odd != scales.end())
+      throw DataError("tensor " + in_quotes(scales_name_) + ": found a scale of " +
+                      std::to_string(std::to_integer<int>(*odd)) +
+                      ", expected at most 252, by which all numbers are finite");
+    write(parts.codes.offset + row * bytes_of_row, of_row(blocks_, bytes_of_row));
+    write(parts.scales.offset + row * scales_of_row, scales);
+  }
 }
 
 NonFinite Mxfp4Tensor::to_float32(int64_t first, std::span<float> to, int64_t step) const {

@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 
+#include "base/quantization/quantize.h"
 #include "data/safetensors/safetensors.h"
 #include "data/safetensors/safetensors_float.h"
 
@@ -23,11 +25,24 @@ class Mxfp4Tensor {
   // that can hold.
   const SafetensorsInfo& info() const { return info_; }
 
+  // Of each expert [N,K]. All are rounded to bfloat16.
+  const QuantizedMatrix& matrix() const { return matrix_; }
+
+  // Rows of an expert's matrix, `step` from one to the next: codes and scales as parts_of(part)
+  // places them, of which `part` is as many rows as it has. Throws a DataError that names the
+  // tensor for a scale that is NaN, or by which the largest number is beyond bfloat16.
+  struct Rows {
+    int64_t matrix = 0, first = 0, step = 1;
+  };
+  void copy(const Rows& rows, const QuantizedMatrix& part, const WriteBytes& write) const;
+
   // Elements of [E,K,N] from `first` on, `step` from one to the next. A scale of 255 is NaN.
   NonFinite to_float32(int64_t first, std::span<float> to, int64_t step = 1) const;
 
  private:
   SafetensorsInfo info_;
+  QuantizedMatrix matrix_;
+  std::string scales_name_;
   std::span<const std::byte> blocks_, scales_;
 };
 

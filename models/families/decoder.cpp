@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "base/philox.h"
 #include "models/families/expert_linears.h"
 #include "models/families/lora.h"
 #include "models/families/new_weights.h"
@@ -22,6 +23,8 @@
 #include "models/ops/clamped_swiglu.h"
 #include "models/ops/columns.h"
 #include "models/ops/constant.h"
+#include "models/ops/dora/dora.h"
+#include "models/ops/dropout/dropout.h"
 #include "models/ops/embedding/embedding.h"
 #include "models/ops/expert_load.h"
 #include "models/ops/expert_scale.h"
@@ -89,6 +92,23 @@ struct LayerKind {
   bool operator==(const LayerKind&) const = default;
 };
 
+// Of Source::batch, declared where it is first read.
+Var batch_once(Trace& t, const char* name, const Type& type) {
+  if (const ValueId known = t.program().find(name)) return {&t, known};
+  return t.batch(name, type);
+}
+
+Var batch_segments(Trace& t, const DecoderConfig& c) {
+  return batch_once(t, "segments", {{c.batch, c.length}, Dtype::int32});
+}
+
+// Of dropout.
+Var batch_row_numbers(Trace& t, const DecoderConfig& c) {
+  return batch_once(t, "row_numbers", {{c.batch}, Dtype::int32});
+}
+constexpr const char* kLayerNumber = "layer_number";
+const Type kOfLayerNumber{{1}, Dtype::float32};
+
 // The linear layers of one module of the published model, mostly one, that read x.
 class Linears {
  public:
@@ -97,8 +117,10 @@ class Linears {
       : c_(c), x_(x), module_(published_module(traits(c), module)) {
     const auto adapter = kind.adapters.find(module_);
     if (adapter == kind.adapters.end()) return;
-    adapter_ = lora_input(adapter->second, x, module_);
-    scale_ = adapter->second.scale;
+    adapter_ = adapter->second;
+    adapted_ = dropped_out(x);
+    a_ = lora_a(*adapter_, adapted_, module_);
+    of_a_ = lora_input(*adapter_, adapted_, a_);
   }
 
   const std::string& module() const { return module_; }
@@ -111,15 +133,41 @@ class Linears {
     matrix.saved_section = rows(name, ".weight");
     bias.saved_section = rows(name, ".bias");
     if (adapter_)
-      matrix.adapter = {.a = lora_a_name(module_), .b = lora_b_name(name), .scale = scale_};
-    Var y =
-        linear(x_, t.weight(name + ".weight", {{width, x_.type().shape.back()}, c_.dtype}, matrix));
-    if (adapter_) y = add_lora(*adapter_, y, name, rows(name, lora_b_name("")));
+      matrix.adapter = {.a = lora_a_name(module_),
+                        .b = lora_b_name(name),
+                        .scale = adapter_->scale,
+                        .magnitudes = c_.lora.has_magnitudes ? lora_magnitudes_name(name) : ""};
+    Var w = t.weight(name + ".weight", {{width, x_.type().shape.back()}, c_.dtype}, matrix);
+    Var y = linear(x_, w);
+    if (adapter_) y = adapted(y, w, name);
     rows_ += width;
     return has_bias ? add_bias(y, t.weight(name + ".bias", {{width}, c_.dtype}, bias)) : y;
   }
 
  private:
+  // With what the adapter adds to the product y.
+  Var adapted(Var y, Var w, const std::string& name) {
+    Var b = lora_b(adapter_->rank, y, name, rows(name, lora_b_name("")));
+    if (!c_.lora.has_magnitudes) return linear(of_a_, b, y);
+    Var m = lora_magnitudes(y, name, rows(name, lora_magnitudes_name("")));
+    Var norms = adapted_norms(w, a_, b, adapter_->scale);
+    if (c_.lora.dropout == 0) return scale_columns(linear(of_a_, b, y), m, norms);
+    // As peft has it: what drops out does so from the adapted part, beside a product that is whole.
+    Var dropped = linear(adapted_, w);
+    Var own = scale_columns(linear(of_a_, b, dropped), m, norms);
+    return add(add(y, scale(dropped, -1)), own);
+  }
+
+  // What the adapter reads.
+  Var dropped_out(Var x) const {
+    if (c_.lora.dropout == 0) return x;
+    Trace& t = *x.trace;
+    return dropout(x, batch_row_numbers(t, c_), {&t, t.program().find(kLayerNumber)},
+                   {.probability = c_.lora.dropout,
+                    .seed = c_.lora.dropout_seed,
+                    .sequence = random_sequence(module_)});
+  }
+
   // Which rows those of the layer `name` are, if they are not all of the module.
   std::optional<SavedSection> rows(const std::string& name, const std::string& ending) const {
     if (name == module_) return std::nullopt;
@@ -129,9 +177,9 @@ class Linears {
   const DecoderConfig& c_;
   Var x_;
   std::string module_;
-  std::optional<Var> adapter_;  // what its B reads
-  double scale_ = 0;            // of the adapter
-  int64_t rows_ = 0;            // that the layers before have
+  std::optional<LoraProduct> adapter_;
+  Var adapted_, a_, of_a_;  // what the adapter reads, its A, and what its B reads
+  int64_t rows_ = 0;        // that the layers before have
 };
 
 // Those of one input, in the order of their rows where some are of one module.
@@ -151,9 +199,15 @@ Var projection(const DecoderConfig& c, const LayerKind& kind, Var x, const Proje
   return projections(c, kind, x, {to})[0];
 }
 
+// The embedding or the head, [V,C].
+Var vocabulary_weight(Trace& t, const DecoderConfig& c, const std::string& name) {
+  Weight weight = kMatrix;
+  weight.of_adapter = trains_with_adapters(c.lora, name);
+  return t.weight(name, {{c.vocabulary, c.width}, c.dtype}, weight);
+}
+
 Var embedding_weight(Trace& t, const DecoderConfig& c) {
-  return t.weight(decoder_prefix(c) + "model.embed_tokens.weight",
-                  {{c.vocabulary, c.width}, c.dtype}, kMatrix);
+  return vocabulary_weight(t, c, decoder_prefix(c) + "model.embed_tokens.weight");
 }
 
 // A table of rotations that layers read by its name, with "_cos" and "_sin".
@@ -222,13 +276,6 @@ std::vector<Var> per_layer_inputs(const DecoderConfig& c, Var tokens, Var x) {
   return parts;
 }
 
-// Declared where it is first read.
-Var batch_segments(Trace& t, const DecoderConfig& c) {
-  constexpr const char* kName = "segments";
-  if (const ValueId known = t.program().find(kName)) return {&t, known};
-  return t.batch(kName, {{c.batch, c.length}, Dtype::int32});
-}
-
 std::optional<Var> segments(Trace& t, const DecoderConfig& c) {
   return c.segments ? std::optional(batch_segments(t, c)) : std::nullopt;
 }
@@ -261,6 +308,9 @@ Program embed(const DecoderConfig& c) {
   if (reads_chunk_ids(c)) t.output(chunk_ids(positions, segments(t, c), c.window));
   if (c.per_layer_width > 0)
     for (Var part : per_layer_inputs(c, tokens, x)) t.output(part);
+  if (c.lora.dropout > 0)
+    for (int64_t layer = 0; layer < c.layers; ++layer)
+      t.output(constant(t, kOfLayerNumber, static_cast<double>(layer)));
   return t.finish();
 }
 
@@ -291,6 +341,7 @@ LayerInputs layer_inputs(Trace& t, const DecoderConfig& c, const LayerKind& kind
   if (reads_chunk_ids(c)) in.chunks = t.input("chunks", {{c.batch, c.length}, Dtype::int32});
   if (c.per_layer_width > 0)
     in.own = t.input("per_layer_input", {{c.batch, c.length, c.per_layer_width}, c.dtype});
+  if (c.lora.dropout > 0) t.input(kLayerNumber, kOfLayerNumber);
   return in;
 }
 
@@ -594,8 +645,7 @@ Program head(const DecoderConfig& c, const HeadOptions& options) {
   Var x = t.input("decoder_output", {{c.batch, c.length, c.width}, c.dtype});  // [B,T,C]
   auto weight = [&] {
     return c.tied_embeddings ? embedding_weight(t, c)
-                             : t.weight(decoder_prefix(c) + "lm_head.weight",
-                                        {{c.vocabulary, c.width}, c.dtype}, kMatrix);  // [V,C]
+                             : vocabulary_weight(t, c, decoder_prefix(c) + "lm_head.weight");
   };
   auto logits = [&](Var n, Var w) {
     Var y = linear(scaled(n, 1 / c.logits_scaling), w);
@@ -641,10 +691,14 @@ Stage layers(const DecoderConfig& c, int64_t cache_capacity, int embed) {
               .programs = {},
               .layers = {},
               .inputs = {}};
-  const int outputs = 1 + 2 * static_cast<int>(rotations(c).size()) + (reads_chunk_ids(c) ? 1 : 0);
+  int outputs = 1 + 2 * static_cast<int>(rotations(c).size()) + (reads_chunk_ids(c) ? 1 : 0);
   for (int output = 0; output < outputs; ++output) stage.inputs.push_back({embed, output});
-  if (c.per_layer_width > 0)
+  auto add_input_by_layer = [&] {
     stage.inputs.push_back({.stage = embed, .output = outputs, .by_layer = true});
+    outputs += static_cast<int>(c.layers);
+  };
+  if (c.per_layer_width > 0) add_input_by_layer();
+  if (c.lora.dropout > 0) add_input_by_layer();
   std::vector<LayerKind> kinds;
   std::map<std::string, int> count_of;
   const int64_t with_experts = layers_with_experts(c);
@@ -681,6 +735,7 @@ bool has_unrotated_temperature(const DecoderConfig& c, int64_t places) {
 Model all_stages(DecoderConfig config, int64_t cache_capacity, const HeadOptions& options) {
   config.has_unrotated_temperature =
       has_unrotated_temperature(config, std::max(config.length, cache_capacity));
+  if (cache_capacity > 0) config.lora.dropout = 0;
   Model model{.name = "decoder", .stages = {}, .main_stage = kDecoderStage};
   auto next = [&] { return static_cast<int>(model.stages.size()); };
   std::vector<StageInput> image_rows, head_inputs;
@@ -715,7 +770,8 @@ std::string decoder_prefix(const DecoderConfig& config) {
 Model decoder(const DecoderConfig& config, const HeadOptions& options) {
   Model model = all_stages(config, 0, options);
   if (config.lora.rank > 0)
-    set_trainable(model, is_lora_weight);
+    set_trainable(model,
+                  [&](const std::string& name) { return trains_with_adapters(config.lora, name); });
   else
     connect(model);
   return model;

@@ -100,14 +100,16 @@ class ExpertAdapter {
   Var a(const ExpertRows& x, const std::string& name, const Shape& shape, int64_t in,
         std::optional<SavedSection> section) const {
     Weight weight{.init = {Init::Kind::uniform, 1 / std::sqrt(static_cast<double>(in))},
-                  .saved_section = std::move(section)};
+                  .saved_section = std::move(section),
+                  .of_adapter = true};
     if (!c_.lora.per_expert) weight.saved_shape = {shape[0] * shape[1], shape[2]};
     return expert_weight(*x.rows.trace, name, {shape, c_.dtype}, std::move(weight));
   }
 
   Var b(const ExpertRows& x, const std::string& name, const Shape& shape,
         std::optional<SavedSection> section) const {
-    Weight weight{.init = {Init::Kind::zeros}, .saved_section = std::move(section)};
+    Weight weight{
+        .init = {Init::Kind::zeros}, .saved_section = std::move(section), .of_adapter = true};
     weight.saved_innermost = !c_.lora.per_expert;
     return expert_weight(*x.rows.trace, name, {shape, c_.dtype}, std::move(weight));
   }

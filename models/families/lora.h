@@ -1,4 +1,4 @@
-// lora_input() and add_lora() add an adapter to a program: see lora_config.h.
+// The parts of an adapter in a program: see lora_config.h.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +18,16 @@ struct LoraProduct {
   bool operator==(const LoraProduct&) const = default;
 };
 
-// scale·x·Aᵀ [.., rank], with the module's A as a weight of the trace.
-Var lora_input(const LoraProduct& adapter, Var x, std::string_view module);
+// The weights of a module's adapter, in the trace of what it reads or of the module's product:
+// A [rank, in], B [out, rank] and magnitudes [out]. `saved`: the section that they are of another
+// tensor, where they are.
+Var lora_a(const LoraProduct& adapter, Var x, std::string_view module);
+Var lora_b(int64_t rank, Var product, std::string_view module,
+           const std::optional<SavedSection>& saved = {});
+Var lora_magnitudes(Var product, std::string_view module,
+                    const std::optional<SavedSection>& saved = {});
 
-// product + input·Bᵀ for what lora_input gave, with the module's B as a weight of the trace.
-// `saved`: the section that it is of another tensor, where it is.
-Var add_lora(Var input, Var product, std::string_view module,
-             const std::optional<SavedSection>& saved = {});
+// scale·x·Aᵀ [.., rank], which B reads.
+Var lora_input(const LoraProduct& adapter, Var x, Var a);
 
 }  // namespace longshore::models

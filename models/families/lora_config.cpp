@@ -8,7 +8,8 @@
 namespace longshore::models {
 namespace {
 
-constexpr std::string_view kA = ".lora_A.weight", kB = ".lora_B.weight", kExperts = "experts.";
+constexpr std::string_view kA = ".lora_A.weight", kB = ".lora_B.weight",
+                           kMagnitudes = ".lora_magnitude_vector", kExperts = "experts.";
 
 }  // namespace
 
@@ -66,6 +67,22 @@ std::optional<LoraModule> adapter_of(const LoraConfig& config, std::string_view 
 std::string lora_a_name(std::string_view module) { return std::string(module).append(kA); }
 std::string lora_b_name(std::string_view module) { return std::string(module).append(kB); }
 
-bool is_lora_weight(std::string_view name) { return name.ends_with(kA) || name.ends_with(kB); }
+std::string lora_magnitudes_name(std::string_view module) {
+  return std::string(module).append(kMagnitudes);
+}
+
+bool is_lora_weight(std::string_view name) {
+  return name.ends_with(kA) || is_lora_b(name) || name.ends_with(kMagnitudes);
+}
+
+bool trains_with_adapters(const LoraConfig& config, std::string_view name) {
+  if (is_lora_weight(name)) return true;
+  const std::string_view within = within_text_model(name);
+  return std::ranges::any_of(config.saved_modules, [&](const std::string& module) {
+    const std::string weight = module + ".weight";
+    return within == weight || within == "model." + weight;
+  });
+}
+bool is_lora_b(std::string_view name) { return name.ends_with(kB); }
 
 }  // namespace longshore::models

@@ -2,7 +2,9 @@
 // of a linear layer becomes x·Wᵀ + (alpha / rank)·(x·Aᵀ)·Bᵀ, A [rank, in], B [out, rank]. A starts
 // uniform within ±1/sqrt(in), as torch.nn.Linear's weight does, and B at zero, so that training
 // starts from the model as it was. rsLoRA (Kalajdzievski 2023, arXiv 2312.03732) scales by
-// alpha / sqrt(rank).
+// alpha / sqrt(rank). In training A may read a dropout of x. DoRA (Liu et al. 2024, arXiv
+// 2402.09353) trains a magnitude m [out] besides, with which row o of the sum V = W + scale·B·A
+// counts m_o / |V_o| times.
 #pragma once
 
 #include <cstdint>
@@ -33,6 +35,12 @@ struct LoraConfig {
   // Whether each expert's gate, up and down have an adapter by themselves, as servers read them.
   // Else gate and up share their A, and adapters of all experts are one, as peft has them.
   bool per_expert = false;
+  // Of training alone: what A reads drops out with this probability, by numbers of that seed.
+  double dropout = 0;
+  uint64_t dropout_seed = 0;
+  bool has_magnitudes = false;  // DoRA
+  // The embedding and the head, as far as they train beside the adapters: by their modules' names.
+  std::vector<std::string> saved_modules = {};
   // Where adapters are not alike in all layers: those that there are, by the full names of modules
   // ("model.layers.0.self_attn.q_proj"). Then rank and alpha are what most may have, and targets
   // are the projections that have one in some layer.
@@ -65,10 +73,18 @@ std::string_view within_text_model(std::string_view name);
 // The adapter of the module, by its full name; nothing where it has none.
 std::optional<LoraModule> adapter_of(const LoraConfig& config, std::string_view module);
 
-// Weights of adapters are "<module>.lora_A.weight" and "<module>.lora_B.weight": peft's names
-// after "base_model.model.".
+// Weights of adapters are "<module>.lora_A.weight", "<module>.lora_B.weight" and
+// "<module>.lora_magnitude_vector": peft's names after "base_model.model.".
 std::string lora_a_name(std::string_view module);
 std::string lora_b_name(std::string_view module);
+std::string lora_magnitudes_name(std::string_view module);
 bool is_lora_weight(std::string_view name);
+bool is_lora_b(std::string_view name);
+
+// What saved_modules may name: the embedding and the head.
+inline constexpr const char *kEmbeddingModule = "embed_tokens", *kHeadModule = "lm_head";
+// Whether the weight of that name trains where there are adapters: theirs, and those of
+// saved_modules.
+bool trains_with_adapters(const LoraConfig& config, std::string_view name);
 
 }  // namespace longshore::models

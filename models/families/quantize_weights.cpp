@@ -53,9 +53,21 @@ Program with_quantized(Program program, const Chosen& chosen) {
 
 }  // namespace
 
-void quantize_weights(
-    Model& model,
-    const std::function<std::optional<Quantization>(const std::string& tensor)>& choose) {
+Quantization quantization_of(const QuantizedMatrix& matrix) {
+  return {.format = matrix.format,
+          .rounded_to = matrix.rounded_to,
+          .block = matrix.block,
+          .has_nested_scales = matrix.has_nested_scales};
+}
+
+ChooseQuantization as_stored(const Quantizations& stored) {
+  return [&stored](const std::string& tensor) {
+    const auto found = stored.find(tensor);
+    return found == stored.end() ? std::nullopt : std::optional(found->second);
+  };
+}
+
+void quantize_weights(Model& model, const ChooseQuantization& choose) {
   auto chosen_for = [&](const Stage& stage, int layer) {
     Chosen chosen;
     const Program& program = stage.program(layer);

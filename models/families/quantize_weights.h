@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -19,12 +20,21 @@ struct Quantization {
   bool operator==(const Quantization&) const = default;
 };
 
-// What each matrix of a linear layer or of experts that does not train is stored in, by its name in
-// checkpoints (saved_names); nothing for one that stays as it is. Products read what dequantize
-// gives, once for each. Embeddings, the head, routers, norms, biases and adapters stay as they are.
-// Throws ConfigError where experts of one layer are not stored alike.
-void quantize_weights(
-    Model& model,
-    const std::function<std::optional<Quantization>(const std::string& tensor)>& choose);
+Quantization quantization_of(const QuantizedMatrix& matrix);
+
+// By the names of tensors in checkpoints (saved_names).
+using Quantizations = std::map<std::string, Quantization, std::less<>>;
+
+// Nothing for a tensor that stays as it is.
+using ChooseQuantization = std::function<std::optional<Quantization>(const std::string& tensor)>;
+
+// Those that are named. `stored` outlives it.
+ChooseQuantization as_stored(const Quantizations& stored);
+
+// Has matrices of linear layers and of experts that do not train stored as they are chosen for.
+// Products read what dequantize gives, once for each. Embeddings, the head, routers, norms, biases
+// and adapters stay as they are. Throws ConfigError where experts of one layer are not stored
+// alike.
+void quantize_weights(Model& model, const ChooseQuantization& choose);
 
 }  // namespace longshore::models

@@ -48,7 +48,8 @@ enum class Decay : uint8_t { no, yes };  // whether AdamW's weight decay applies
 
 // How a weight starts.
 struct Init {
-  enum class Kind : uint8_t { normal, uniform, ones, zeros } kind = Kind::zeros;
+  // row_norms: those of the matrix whose adapter the weight is of.
+  enum class Kind : uint8_t { normal, uniform, ones, zeros, row_norms } kind = Kind::zeros;
   double scale = 0;  // normal: standard deviation; uniform: the largest magnitude
 };
 
@@ -65,11 +66,13 @@ struct SavedSection {
 
 // What an adapter adds to a matrix W [p,q], or to each of W [E,p,q]: scale·B·A, or with
 // `transposed` its transpose (Hu et al. 2021, arXiv 2106.09685). A and B are weights of the same
-// layer.
+// layer; and so are magnitudes [p], where each row of the sum is brought to one of them (Liu et al.
+// 2024, arXiv 2402.09353).
 struct WeightAdapter {
   std::string a, b;
   double scale = 0;
   bool transposed = false;
+  std::string magnitudes = {};  // "" for none
 
   bool operator==(const WeightAdapter&) const = default;
 };
@@ -109,6 +112,8 @@ struct Weight {
   // Whether [E,N,K] is saved as [N,K*E], the first dimension innermost. Its section is of that.
   bool saved_innermost = false;
   std::optional<WeightAdapter> adapter = {};
+  // Whether it is saved among an adapter's files: as a part of that, or since it trains beside it.
+  bool of_adapter = false;
   InputAxis inputs = InputAxis::none;
   std::optional<QuantizedWeight> quantized = {};
 };

@@ -10,6 +10,8 @@
 #include "models/ops/columns.h"
 #include "models/ops/constant.h"
 #include "models/ops/dequantize/dequantize.h"
+#include "models/ops/dora/dora.h"
+#include "models/ops/dropout/dropout.h"
 #include "models/ops/embedding/embedding.h"
 #include "models/ops/expert_load.h"
 #include "models/ops/expert_scale.h"
@@ -42,6 +44,7 @@ namespace longshore::models {
 std::span<const Op* const> all_ops() {
   static const Op* const ops[] = {
       &adamw_op,
+      &adapted_norms_op,
       &add_op,
       &add_bias_op,
       &add_bias_grad_op,
@@ -66,6 +69,7 @@ std::span<const Op* const> all_ops() {
       &combine_tokens_grad_op,
       &constant_op,
       &dequantize_op,
+      &dropout_op,
       &embedding_op,
       &embedding_grad_op,
       &expert_load_op,
@@ -106,6 +110,8 @@ std::span<const Op* const> all_ops() {
       &router_z_loss_grad_op,
       &scale_op,
       &scale_by_op,
+      &scale_columns_op,
+      &scale_columns_grad_op,
       &scale_by_expert_op,
       &scale_by_expert_grad_op,
       &sgd_op,

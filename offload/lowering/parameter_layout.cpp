@@ -101,7 +101,7 @@ class LayoutBuilder {
     std::vector<Bucket> buckets;
     add_buckets(name, std::nullopt, buckets);
     add_buckets(name + ".split_over_data", models::Axis::data, buckets);
-    for (Bucket& bucket : buckets) bucket.homes = options_.homes_of(stage.name);
+    for (Bucket& bucket : buckets) bucket.homes = homes_of(stage, layer);
     for (models::ValueId id : program.inputs_from(Source::weight)) {
       const models::Value& weight = program[id];
       Parameter parameter{.name = weight_name(stage, layer, weight),
@@ -109,8 +109,8 @@ class LayoutBuilder {
                           .weight = *weight.weight,
                           .tensors = saved_names(stage, layer, weight)};
       if (auto& adapter = parameter.weight.adapter)
-        for (std::string* name : {&adapter->a, &adapter->b})
-          *name = weight_name(stage, layer, program[program.find(*name)]);
+        for (std::string* name : {&adapter->a, &adapter->b, &adapter->magnitudes})
+          if (!name->empty()) *name = weight_name(stage, layer, program[program.find(*name)]);
       check_split(parameter);
       if (is_known(parameter)) continue;
       add(parameter, bucket_for(parameter, buckets));
@@ -122,6 +122,15 @@ class LayoutBuilder {
   ParameterLayout finish() { return std::move(layout_); }
 
  private:
+  Homes homes_of(const models::Stage& stage, int layer) const {
+    Homes homes = options_.homes_of(stage.name);
+    const bool may_stay = options_.layers_on_device > 0 && stage.is_scan();
+    if (may_stay && stage.name == main_stage(model_).name &&
+        is_among_spread(layer, static_cast<int>(stage.layers.size()), options_.layers_on_device))
+      homes.parameters = MemoryKind::device;
+    return homes;
+  }
+
   // One for each optimizer, then those of what is frozen.
   void add_buckets(const std::string& name, std::optional<models::Axis> split,
                    std::vector<Bucket>& buckets) const {
@@ -259,6 +268,11 @@ class LayoutBuilder {
 };
 
 }  // namespace
+
+bool is_among_spread(int layer, int layers, int chosen) {
+  const auto up_to = [&](int64_t end) { return end * chosen / layers; };
+  return up_to(layer + 1) > up_to(layer);
+}
 
 const Homes& LayoutOptions::homes_of(const std::string& stage) const {
   const auto own = homes_of_stage.find(stage);

@@ -77,6 +77,9 @@ struct LayoutOptions {
   models::Dtype weight_dtype = models::Dtype::float32;  // what is trained: float32 or bfloat16
   Homes homes;  // of the stages that are not in homes_of_stage
   std::map<std::string, Homes> homes_of_stage = {};
+  // So many layers of the main stage, evenly spread, have their parameters on the device, whatever
+  // the others' home is: what is fetched of the others has their computing to hide behind.
+  int layers_on_device = 0;
   DeviceMesh mesh;
   // Divides what the optimizer reads among the replicas along data as well (ZeRO stage 1;
   // Rajbhandari et al. 2020, "ZeRO: Memory optimizations toward training trillion parameter
@@ -88,6 +91,10 @@ struct LayoutOptions {
   const Homes& homes_of(const std::string& stage) const;
   bool any_on_host() const;
 };
+
+// Whether that one of so many layers is one of `chosen` that are spread evenly, the last among
+// them.
+bool is_among_spread(int layer, int layers, int chosen);
 
 struct Parameter {
   std::string name;                        // full

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "data/rows/batches.h"
+#include "models/ops/update/sgd.h"
 #include "offload/plan/memory_analysis.h"
 #include "offload/policy/partition.h"
 #include "tests/models/cpu_dtypes.h"
@@ -121,6 +122,172 @@ TEST(Lora, EveryPolicyGivesTheBitsOfNone) {
         }
       }
     }
+}
+
+// --- variants
+
+models::DecoderConfig with_dropout(models::DecoderConfig config, double probability = 0.3) {
+  config.lora.dropout = probability;
+  config.lora.dropout_seed = 7;
+  return config;
+}
+
+models::DecoderConfig with_magnitudes(models::DecoderConfig config) {
+  config.lora.has_magnitudes = true;
+  return config;
+}
+
+// What drops out is drawn again where it is computed again, and magnitudes come of weights alone.
+TEST(LoraVariants, EveryPolicyAndHomeGivesTheBitsOfNone) {
+  for (models::Dtype dtype : models::cpu_dtypes()) {
+    const models::DecoderConfig plain = tiny_lora(all_targets(), dtype);
+    const float alone = train({.model = models::decoder(plain)}).results[0].loss;
+    for (const models::DecoderConfig& config :
+         {with_dropout(plain), with_magnitudes(plain), with_magnitudes(with_dropout(plain))}) {
+      TrainingOptions options{.model = models::decoder(config), .micro_batches = 2};
+      const Training none = train(options);
+      EXPECT_NE(none.results.front().loss, none.results.back().loss);
+      if (config.lora.dropout > 0) {
+        EXPECT_NE(none.results[1].loss, alone);
+      }
+      for (const PolicyInfo& policy : policies()) {
+        options.policy = policy.name;
+        if (policy.name == "custom") options.custom = {{"context", Action::offload}};
+        Training other = train(options);
+        options.custom.clear();
+        EXPECT_EQ(differences(none, other), "") << policy.name;
+        for (const Plan& plan : other.plans.plans) {
+          EXPECT_EQ(order_faults(plan), std::vector<std::string>{}) << policy.name;
+          EXPECT_EQ(placement_faults(plan), std::vector<std::string>{}) << policy.name;
+        }
+      }
+      options.policy = "full";
+      options.layout.homes.parameters = MemoryKind::pinned_host;
+      options.layout.layers_on_device = 1;
+      EXPECT_EQ(differences(none, train(options)), "");
+    }
+  }
+}
+
+// What drops out is kept in the place of what it drops out of, and no mask. Of magnitudes the
+// products are kept, which they scale, and their norms, which are few.
+TEST(LoraVariants, KeepAsLittleAsTheyCan) {
+  auto kept = [](const models::DecoderConfig& config) {
+    return residuals(last_layer(models::decoder(config)));
+  };
+  const models::DecoderConfig plain = tiny_lora();
+  const Names of_plain = kept(plain), of_dropout = kept(with_dropout(plain)),
+              of_magnitudes = kept(with_magnitudes(plain));
+  EXPECT_EQ(minus(of_dropout, of_plain), (Names{"dropout", "dropout_2", "layer_number"}));
+  EXPECT_EQ(minus(of_plain, of_dropout), Names{"rms_norm"});
+  EXPECT_EQ(minus(of_magnitudes, of_plain),
+            (Names{"adapted_norms", "adapted_norms_2", "linear_3", "linear_7"}));
+  EXPECT_EQ(minus(of_plain, of_magnitudes), Names{});
+}
+
+// Rows are numbered through micro-batches and devices, so that their division changes nothing but
+// the order of sums; other rows, layers and modules are other draws.
+TEST(LoraVariants, WhatDropsOutIsARowsOwn) {
+  models::DecoderConfig config = with_dropout(tiny_lora(all_targets()), 0.5);
+  config.batch = 4;
+  TrainingOptions options{.model = models::decoder(config), .steps = 2};
+  const Training whole = train(options);
+  config.batch = 2;
+  options.model = models::decoder(config);
+  options.micro_batches = 2;
+  const Training parts = train(options);
+  options.micro_batches = 1;
+  const std::vector<Training> replicas =
+      train_on({.data = {.size = 2}, .fsdp = {.size = 1}}, options);
+  for (size_t i = 0; i < whole.results.size(); ++i) {
+    EXPECT_NEAR(parts.results[i].loss, whole.results[i].loss, 2e-5);
+    EXPECT_NEAR(parts.results[i].gradient_norm / whole.results[i].gradient_norm, 1, 2e-5);
+    EXPECT_NEAR(replicas[0].results[i].gradient_norm / whole.results[i].gradient_norm, 1, 2e-5);
+  }
+}
+
+// LoRA+: where a step is the gradient times the learning rate, B moves so many times as far.
+TEST(LoraVariants, BHasALearningRateOfItsOwn) {
+  constexpr double kRatio = 4;
+  TrainingOptions options{
+      .model = models::decoder(tiny_lora()), .steps = 1, .clipping_threshold = 0};
+  options.optimizers = {models::sgd({})};
+  const std::vector<State> states =
+      trainer::states_of(options.optimizers[0], models::StateFormat::float32);
+  options.layout.optimizers = {{.states = states}};
+  auto moved = [&](const LayoutOptions& layout_options) {
+    const Training training = train(options);
+    const ParameterLayout layout = lay_out(options.model, layout_options);
+    std::map<std::string, std::vector<float>> weights;
+    for (const auto& [name, location] : layout.by_name) {
+      const Bucket& bucket = layout.bucket(location);
+      const Parameter& parameter = layout.parameter(location);
+      if (bucket.trainable == models::Trainable::no) continue;
+      const auto* values = reinterpret_cast<const float*>(
+          training.state.at(argument_name(bucket, Copy::compute)).data());
+      weights[name] = std::vector<float>(values + parameter.offset,
+                                         values + parameter.offset + parameter.type.shape.count());
+    }
+    return weights;
+  };
+  const auto plain = moved(options.layout);
+  options.optimizers.insert(options.optimizers.begin(), models::sgd({}));
+  options.optimizers[0].learning_rate_ratio = kRatio;
+  options.layout.optimizers = {
+      {.states = states, .updates = [](const Parameter& p) { return models::is_lora_b(p.name); }},
+      {.states = states}};
+  auto faster = moved(options.layout);
+  ASSERT_EQ(faster.size(), plain.size());
+  for (auto& [name, values] : faster) {
+    if (models::is_lora_b(name)) {
+      EXPECT_NE(values, plain.at(name)) << name;
+      for (float& value : values) value /= static_cast<float>(kRatio);
+    }
+    EXPECT_EQ(values, plain.at(name)) << name;
+  }
+}
+
+// --- where layers live
+
+TEST(LayersOnDevice, AreSpreadEvenly) {
+  auto chosen = [](int layers, int count) {
+    std::string text;
+    for (int layer = 0; layer < layers; ++layer)
+      text += is_among_spread(layer, layers, count) ? 'x' : '.';
+    return text;
+  };
+  EXPECT_EQ(chosen(8, 0), "........");
+  EXPECT_EQ(chosen(8, 2), "...x...x");
+  EXPECT_EQ(chosen(8, 3), "..x..x.x");
+  EXPECT_EQ(chosen(8, 8), "xxxxxxxx");
+}
+
+TEST(LayersOnDevice, GiveTheSameBitsInMemoryThatIsPredicted) {
+  models::DecoderConfig config = tiny_lora(all_targets());
+  config.layers = 5;
+  TrainingOptions options{.model = models::decoder(config), .policy = "full"};
+  const Training on_device = train(options);
+  options.layout.homes.parameters = MemoryKind::pinned_host;
+  int64_t host_before = INT64_MAX;
+  for (int layers : {0, 2, 5}) {
+    options.layout.layers_on_device = layers;
+    Training run = train(options);
+    EXPECT_EQ(differences(on_device, run), "") << layers;
+    const Plan& plan_of_step = run.plans.plans[0];
+    const int64_t on_host = analyze(plan_of_step, MemoryKind::pinned_host).peak_bytes;
+    EXPECT_LT(on_host, host_before) << layers;
+    host_before = on_host;
+    for (MemoryKind kind : kMemoryKinds) {
+      EXPECT_EQ(run.allocated_bytes[kind], analyze(plan_of_step, kind).peak_bytes)
+          << layers << name(kind);
+      EXPECT_EQ(run.ledger.peak_bytes(kind), analyze(plan_of_step, kind).live_bytes)
+          << layers << name(kind);
+    }
+    for (const Plan& plan : run.plans.plans) {
+      EXPECT_EQ(order_faults(plan), std::vector<std::string>{}) << layers;
+      EXPECT_EQ(placement_faults(plan), std::vector<std::string>{}) << layers;
+    }
+  }
 }
 
 // Of single experts: nothing else moves, by decay neither, and the norm is that of their gradients.

@@ -104,7 +104,9 @@ Training train(const TrainingOptions& options) {
   if (arguments.has(host_name("hints"))) write_toy_inputs({}, arguments, options.micro_batches);
 
   Tokens tokens = tokens_of(options.model);
-  data::BatchSource source = data::synthetic_batches(tokens.shape, tokens.vocabulary, kDataSeed);
+  data::BatchSchema schema(tokens.shape);
+  schema.inputs.push_back({.name = data::kRowNumbers, .per_row = 1});
+  data::BatchSource source = data::synthetic_batches(schema, tokens.vocabulary, kDataSeed);
   const DeviceMesh& mesh = options.layout.mesh;
   const int64_t rank = mesh.data.rank * mesh.fsdp.size + mesh.fsdp.rank;
   for (int i = 0; i < options.steps; ++i) {

@@ -26,7 +26,7 @@ std::string load_state(const Checkpoint& checkpoint, const SavedModel& saved,
     write_parameters(
         saved.layout,
         [&](const offload::Parameter& parameter, int64_t first, std::span<float> values) {
-          if (models::is_lora_weight(parameter.name))
+          if (parameter.weight.of_adapter)
             adapter.read(parameter, first, values);
           else
             initial_values(parameter, static_cast<uint64_t>(saved.config.seed), first, values);

@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,6 +31,7 @@
 #include "data/rows/document_rows.h"
 #include "data/tokenizers/add_bos_eos.h"
 #include "models/families/decoder_config.h"
+#include "models/families/quantize_weights.h"
 #include "models/ops/update/state_format.h"
 
 namespace longshore::trainer {
@@ -42,7 +44,8 @@ inline constexpr const char* kAllLinear = "all-linear";
 
 enum class RopeType { unscaled, linear, llama3, yarn, proportional };
 enum class ComputeDtype { automatic, float32, bfloat16 };
-// What frozen matrices of linear layers are stored in; automatic: the dtype that is computed in.
+// What frozen matrices of linear layers are stored in; automatic: as the folder of weights has
+// those of fewer than 16 bits, and others in the dtype that is computed in.
 enum class FrozenWeightDtype : uint8_t { automatic, float32, bfloat16, fp8, int8, nf4, mxfp4 };
 enum class WeightDtype { float32, bfloat16 };
 enum class OptType { adamw, lion, sgd };
@@ -107,10 +110,17 @@ struct Config {
   double lora_alpha = 8;
   std::vector<std::string> lora_targets = {kAllLinear};
   bool use_rslora = false;
+  bool use_dora = false;
+  double lora_dropout = 0;
+  double loraplus_lr_ratio = 1;
+  std::vector<std::string> modules_to_save;
   bool lora_per_expert = false;
   // No key: of load_adapter_path, where the keys cannot say which modules have adapters of which
   // size (see models::LoraConfig). with_adapter() fills it in.
   std::map<std::string, models::LoraModule, std::less<>> lora_modules;
+  // No key: the matrices that load_parameters_path has in fewer bits, which frozen_weight_dtype:
+  // auto leaves as they are. with_stored_formats() fills it in.
+  std::shared_ptr<const models::Quantizations> stored_formats;
 
   // batch
   int64_t max_target_length = 2048;
@@ -139,6 +149,7 @@ struct Config {
 
   // offload
   bool parameter_memory_host_offload = false;
+  std::optional<int64_t> parameter_layers_on_device = 0;  // none: as many as fit
   bool gradient_memory_host_offload = false;
   bool optimizer_memory_host_offload = false;
   OptimizerCompute optimizer_compute = OptimizerCompute::device;

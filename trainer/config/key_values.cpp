@@ -141,7 +141,8 @@ std::string expected_value(const IntegerKey& key) {
     range += "of at least " + std::to_string(key.low);
   else
     range += "from " + std::to_string(key.low) + " to " + std::to_string(key.high);
-  return key.also ? range + ", or " + std::to_string(*key.also) : range;
+  return key.also ? range + ", or " + (key.also_word ? key.also_word : std::to_string(*key.also))
+                  : range;
 }
 
 std::string expected_value(const NumberKey& key) {
@@ -232,6 +233,8 @@ std::optional<std::vector<DatasetFile>> dataset_files(const Scalar& value,
 
 bool read(const IntegerKey& key, const Scalar& value, Config& config) {
   std::optional<int64_t> number = is_plain(value) ? parse_integer(value.text) : std::nullopt;
+  if (key.also_word && number == key.also) return false;
+  if (key.also_word && value.text == key.also_word) number = key.also;
   if (!number || !accepts(key, *number)) return false;
   key.place.set(config, *number);
   return true;
@@ -412,7 +415,10 @@ void copy_value(const Key& key, const Config& from, Config& to) {
 std::string value_text(const Key& key, const Config& config) {
   return std::visit(
       Overload{
-          [&](const IntegerKey& kind) { return std::to_string(kind.place.get(config)); },
+          [&](const IntegerKey& kind) {
+            const int64_t number = kind.place.get(config);
+            return kind.also_word && number == kind.also ? kind.also_word : std::to_string(number);
+          },
           [&](const NumberKey& kind) { return number_text(kind.place.get(config)); },
           [&](const FlagKey& kind) {
             return std::string(kind.place.get(config) ? "true" : "false");

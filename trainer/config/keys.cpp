@@ -242,6 +242,16 @@ std::vector<Key> make_config_keys() {
        "projections that have an adapter; all-linear: all of a layer's, experts' among them"},
       {"use_rslora", training, FlagKey{&Config::use_rslora},
        "adapters' products are scaled by lora_alpha / sqrt(lora_rank) instead"},
+      {"use_dora", training, FlagKey{&Config::use_dora},
+       "adapters have a magnitude for each of a module's outputs, and adapt directions (DoRA)"},
+      {"modules_to_save", training,
+       ListKey{
+           &Config::modules_to_save, "modules", {models::kEmbeddingModule, models::kHeadModule}},
+       "train beside the adapters, all of them, and are saved with those"},
+      {"lora_dropout", training, below_one(&Config::lora_dropout),
+       "probability with which numbers that an adapter reads drop out in training"},
+      {"loraplus_lr_ratio", training, above(0, &Config::loraplus_lr_ratio),
+       "learning rate of adapters' B, as a multiple of A's (LoRA+)"},
       {"lora_per_expert", training, FlagKey{&Config::lora_per_expert},
        "each expert's gate, up and down has an adapter by itself, saved as servers read them; "
        "false: adapters of all experts are one, as peft's target_parameters have them, and gate "
@@ -264,7 +274,9 @@ std::vector<Key> make_config_keys() {
        choice<&Config::frozen_weight_dtype>(
            {"auto", "float32", "bfloat16", "fp8", "int8", "nf4", "mxfp4"}),
        "what matrices of linear layers and experts that do not train are stored in, as numbers of "
-       "so many bits with scales; auto: the type that is computed in"},
+       "so many bits with scales; auto: as load_parameters_path has them where that is in 4 or 8 "
+       "bits, "
+       "else the type that is computed in"},
       {"frozen_weight_double_quantization", batch,
        FlagKey{&Config::frozen_weight_double_quantization},
        "with nf4: scales are stored in 8 bits, as bitsandbytes has it with double quantization"},
@@ -306,6 +318,10 @@ std::vector<Key> make_config_keys() {
 
       {"parameter_memory_host_offload", offload, FlagKey{&Config::parameter_memory_host_offload},
        "weights live in host memory and are fetched when used"},
+      {"parameter_layers_on_device", offload,
+       IntegerKey{{&Config::parameter_layers_on_device, -1}, 0, models::kMaxLayers, -1, "auto"},
+       "with parameter_memory_host_offload: so many layers, evenly spread, whose weights stay on "
+       "the device all the same; auto: as many as fit `hardware`"},
       {"gradient_memory_host_offload", offload, FlagKey{&Config::gradient_memory_host_offload},
        "gradients go to host memory as they are made"},
       {"optimizer_memory_host_offload", offload, FlagKey{&Config::optimizer_memory_host_offload},

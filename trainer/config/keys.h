@@ -80,6 +80,7 @@ struct IntegerKey {
   int64_t low;
   int64_t high;
   std::optional<int64_t> also = std::nullopt;  // a valid value outside the range
+  const char* also_word = nullptr;             // by which that is read and shown
 };
 
 enum class End { included, excluded };

@@ -22,16 +22,6 @@ bool multiplies_bfloat16_natively() {
 #endif
 }
 
-models::LoraConfig lora_config(const Config& config) {
-  if (config.lora_rank == 0) return {};
-  return {.rank = config.lora_rank,
-          .alpha = config.lora_alpha,
-          .targets = lora_targets(config),
-          .rank_stabilized = config.use_rslora,
-          .per_expert = config.lora_per_expert && config.model.experts > 0,
-          .modules = config.lora_modules};
-}
-
 models::VisionConfig vision_config(const Config& config) {
   models::VisionConfig vision = config.vision;
   vision.family = models::vision_family_of(*config.model.family);
@@ -155,6 +145,10 @@ std::optional<models::Quantization> frozen_quantization(const Config& config, mo
 }
 
 void quantize_frozen(const Config& config, models::Dtype dtype, models::Model& model) {
+  if (config.frozen_weight_dtype == FrozenWeightDtype::automatic) {
+    if (config.stored_formats) quantize_weights(model, as_stored(*config.stored_formats));
+    return;
+  }
   const std::optional<models::Quantization> how = frozen_quantization(config, dtype);
   if (!how) return;
   bool is_any = false;

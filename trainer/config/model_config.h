@@ -26,10 +26,11 @@ models::DecoderConfig decoder_config(const Config& config, models::Target target
 // to it.
 models::Model make_model(const Config& config, models::Target target);
 
-// How frozen_weight_dtype has matrices stored that compute in `dtype`; nothing where they are as
-// they are.
+// How frozen_weight_dtype has matrices stored that compute in `dtype`, all of them; nothing where
+// they are as they are, or as load_parameters_path has them.
 std::optional<models::Quantization> frozen_quantization(const Config& config, models::Dtype dtype);
-// Stores the frozen matrices of the model so. Throws ConfigError where it has none.
+// Stores the frozen matrices of the model so, or as load_parameters_path has them. Throws
+// ConfigError where it has none and the key is set.
 void quantize_frozen(const Config& config, models::Dtype dtype, models::Model& model);
 
 }  // namespace longshore::trainer

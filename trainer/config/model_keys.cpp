@@ -23,6 +23,20 @@ std::vector<std::string> lora_targets(const Config& config) {
   return is_all ? known_lora_targets(config) : config.lora_targets;
 }
 
+models::LoraConfig lora_config(const Config& config) {
+  if (config.lora_rank == 0) return {};
+  return {.rank = config.lora_rank,
+          .alpha = config.lora_alpha,
+          .targets = lora_targets(config),
+          .rank_stabilized = config.use_rslora,
+          .per_expert = config.lora_per_expert && config.model.experts > 0,
+          .dropout = config.lora_dropout,
+          .dropout_seed = static_cast<uint64_t>(config.seed),
+          .has_magnitudes = config.use_dora,
+          .saved_modules = config.modules_to_save,
+          .modules = config.lora_modules};
+}
+
 std::vector<bool> windowed(const Config& config) {
   std::vector<bool> layers;
   for (const std::string& type : config.layer_types)

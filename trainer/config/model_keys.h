@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "models/families/lora_config.h"
 #include "models/ops/rope/rope_options.h"
 #include "trainer/config/config.h"
 
@@ -23,5 +24,8 @@ bool has_dense_layers(const Config& config);
 std::vector<std::string> known_lora_targets(const Config& config);
 // Those that have one: lora_targets, all-linear written out.
 std::vector<std::string> lora_targets(const Config& config);
+
+// The adapters that the keys describe.
+models::LoraConfig lora_config(const Config& config);
 
 }  // namespace longshore::trainer

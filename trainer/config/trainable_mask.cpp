@@ -16,6 +16,7 @@
 #include "data/tokenizers/pcre2_expression.h"
 #include "models/families/lora_config.h"
 #include "offload/lowering/parameter_layout.h"
+#include "trainer/config/model_keys.h"
 #include "trainer/config/yaml.h"
 
 namespace longshore::trainer {
@@ -133,7 +134,7 @@ void apply_mask(const Config& config, models::Model& model) {
                       nearest_help(nearest_word(text, names)));
   }
   set_trainable(model, [&](const std::string& name) {
-    return models::is_lora_weight(name) || found.contains(name);
+    return found.contains(name) || models::trains_with_adapters(lora_config(config), name);
   });
   require_whole_blocks(config, model);
 }

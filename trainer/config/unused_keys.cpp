@@ -50,7 +50,8 @@ const std::vector<Switch>& switches() {
        {"deterministic"}},
       {"lora_rank",
        [](const Config& config) { return config.lora_rank == 0; },
-       {"lora_alpha", "lora_targets", "use_rslora", "lora_per_expert"}},
+       {"lora_alpha", "lora_targets", "use_rslora", "use_dora", "modules_to_save", "lora_dropout",
+        "loraplus_lr_ratio", "lora_per_expert"}},
       {"opt_type",
        [](const Config& config) { return config.opt_type != OptType::adamw; },
        {"adam_b1", "adam_b2", "adam_eps", "adam_weight_decay"}},
@@ -75,6 +76,11 @@ const std::vector<Switch>& switches() {
         "fall_back_to_earlier_checkpoint"}},
       {"remat_policy", keeps_activations_on_device, {"offload_layers"}},
       {"remat_policy", moves_nothing, {"prefetch_layers"}},
+      {"parameter_memory_host_offload",
+       [](const Config& config) {
+         return !config.parameter_memory_host_offload && config.remat_policy != offload::kAuto;
+       },
+       {"parameter_layers_on_device"}},
       {"dataset_type",
        is_synthetic,
        {"dataset_path", "eval_dataset_path", "tokenizer_path", "chat_template", "packing",

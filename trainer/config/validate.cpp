@@ -216,6 +216,22 @@ void check_training(const Config& config) {
     refuse(config, "lora_per_expert",
            "false with " + described(config, "model_type") + ", whose experts are saved as one");
   }
+  const bool adapts_experts =
+      config.lora_rank > 0 && std::ranges::any_of(lora_targets(config), models::is_expert_target);
+  if (adapts_experts && config.lora_dropout > 0)
+    refuse(
+        config, "lora_dropout",
+        "0 with adapters on experts, as in peft; nearest: lora_targets without those of experts");
+  if (adapts_experts && config.use_dora)
+    refuse(config, "use_dora",
+           "false with adapters on experts, as in peft; nearest: lora_targets without those of "
+           "experts");
+  if (config.lora_rank > 0 && config.model.tied_embeddings &&
+      std::ranges::find(config.modules_to_save, models::kHeadModule) !=
+          config.modules_to_save.end())
+    refuse(config, "modules_to_save",
+           "embed_tokens alone with " + described(config, "logits_via_embedding") +
+               ": embedding and head are one");
   if (!config.load_adapter_path.empty() && config.load_parameters_path.empty()) {
     refuse(config, "load_parameters_path",
            "the weights that the adapter is for, with " + described(config, "load_adapter_path"));
@@ -247,6 +263,13 @@ void check_offload(const Config& config) {
     refuse(config, "offload_layers",
            "at most " + described(config, "base_num_decoder_layers") + ", or -1");
   }
+  if (config.parameter_layers_on_device > config.model.layers)
+    refuse(config, "parameter_layers_on_device",
+           "at most " + described(config, "base_num_decoder_layers") + ", or auto");
+  if (!config.parameter_layers_on_device && config.hardware.empty())
+    refuse(config, "hardware",
+           "a profile, whose memory is what " + described(config, "parameter_layers_on_device") +
+               " goes by (plan --measure makes that of this machine)");
   if (config.optimizer_compute == OptimizerCompute::host && !config.optimizer_memory_host_offload) {
     refuse(config, "optimizer_compute",
            "device, or host with optimizer_memory_host_offload: true: the host updates what it "

@@ -17,7 +17,7 @@ struct PolicyPlan {
   RunSpec spec;        // what was planned: if the policy is `auto`, the chosen one
   TrainingPlans plans;
   MemoryByKind memory;
-  std::string account;    // of the search, if the policy is `auto`
+  std::string account;    // of what was chosen: the policy, or how many layers stay on the device
   bool has_room = false;  // whether `room` is known: by a profile, or from this machine
   // These are set if there is a profile:
   offload::ProfileSource source = offload::ProfileSource::unstated;

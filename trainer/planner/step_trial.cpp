@@ -41,17 +41,20 @@ StepTimes StepTrial::times(const Hardware& hardware) const {
 // The shorter steps from whose times that of the model's step follows. Only the first and last few
 // layers take times of their own; all between them take the same. So the time is linear in the
 // number of layers. A step that is no longer than the two short ones together, or whose layers
-// cannot do with so few, is simulated itself.
-std::vector<StepTrials::WeightedCount> StepTrials::steps_to_simulate(const models::Model& model) {
+// cannot do with so few or live in different places, is simulated itself.
+std::vector<StepTrials::WeightedCount> StepTrials::steps_to_simulate(const models::Model& model,
+                                                                     const Config& config) {
   const auto count = std::ssize(main_stage(model).layers);
-  if (count <= kFewLayers + kMoreLayers || !can_be_short(model)) return {{count, 1}};
+  if (count <= kFewLayers + kMoreLayers || config.parameter_layers_on_device > 0 ||
+      !can_be_short(model))
+    return {{count, 1}};
   const double beyond =
       static_cast<double>(count - kFewLayers) / static_cast<double>(kMoreLayers - kFewLayers);
   return {{kFewLayers, 1 - beyond}, {kMoreLayers, beyond}};
 }
 
 StepTrials::StepTrials(const RunSpec& spec, const TrainingPlans& plans)
-    : spec_(spec), plans_(plans), steps_(steps_to_simulate(plans.model)) {}
+    : spec_(spec), plans_(plans), steps_(steps_to_simulate(plans.model, spec.config())) {}
 
 StepTrial StepTrials::plan(StepOptions options, const offload::LayoutOptions& layout) const {
   options.transfers.prefetch_layers = prefetch_layers(options, layout);

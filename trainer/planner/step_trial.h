@@ -52,7 +52,8 @@ class StepTrials {
     int64_t count;
     double weight;
   };
-  static std::vector<WeightedCount> steps_to_simulate(const models::Model& model);
+  static std::vector<WeightedCount> steps_to_simulate(const models::Model& model,
+                                                      const Config& config);
 
   const RunSpec& spec_;
   const TrainingPlans& plans_;

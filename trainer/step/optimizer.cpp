@@ -1,5 +1,7 @@
 #include "trainer/step/optimizer.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/error.h"
@@ -108,6 +110,11 @@ std::vector<offload::State> states_of(const models::Optimizer& optimizer,
     for (const auto& [name, scale_name] : optimizer.rule->states)
       states.push_back({.name = scale_name, .block = offload::kScaleBlock});
   return states;
+}
+
+std::string learning_rate_scalar(const models::Optimizer& rule, size_t optimizer) {
+  if (rule.learning_rate_ratio == 1) return kLearningRate;
+  return fmt::format("{}.{}", kLearningRate, optimizer);
 }
 
 std::string rule_scalar(const models::Optimizer& rule, size_t optimizer, size_t scalar) {
@@ -235,14 +242,15 @@ void Update::update(const Chunk& chunk) {
   bool has_master = s.has(Copy::master);
   models::Optimizer optimizer = options_.optimizers.at(static_cast<size_t>(s.optimizer));
   if (range.decay == models::Decay::no) optimizer.weight_decay = 0;
-  Operands at{.gradient = chunk.gradient,
-              .weight = has_master ? reach(chunk, Copy::master) : chunk.compute,
-              .states = {},
-              .compute = has_master ? chunk.compute : Operand{},
-              .learning_rate = scalar(kLearningRate),
-              .scalars = {},
-              .clip = clip_,
-              .step = {}};
+  Operands at{
+      .gradient = chunk.gradient,
+      .weight = has_master ? reach(chunk, Copy::master) : chunk.compute,
+      .states = {},
+      .compute = has_master ? chunk.compute : Operand{},
+      .learning_rate = scalar(learning_rate_scalar(optimizer, static_cast<size_t>(s.optimizer))),
+      .scalars = {},
+      .clip = clip_,
+      .step = {}};
   for (const auto& [name, scale_name] : optimizer.rule->states)
     at.states.push_back({reach_state(chunk, name), reach_state(chunk, scale_name)});
   for (const Operands::State& state : at.states)

@@ -44,6 +44,8 @@ std::vector<offload::State> states_of(const models::Optimizer& optimizer,
 
 // Scalars the host gives each step.
 inline constexpr const char* kLearningRate = "learning_rate";
+// That of an optimizer, by its place, which may have a rate of its own.
+std::string learning_rate_scalar(const models::Optimizer& rule, size_t optimizer);
 // That of a rule, by its place in UpdateRule::scalars, for optimizer number `optimizer`.
 std::string rule_scalar(const models::Optimizer& rule, size_t optimizer, size_t scalar);
 inline constexpr const char* kStep = "step";  // int32, from 1, for stochastic rounding

@@ -16,14 +16,14 @@ std::optional<int> part_of(std::optional<int> some, int all, int layers) {
 
 }  // namespace
 
-StepPlans plan_short_step(const models::Model& model, int layers,
-                          const offload::LayoutOptions& layout, StepOptions options,
-                          models::Target target) {
+StepPlans plan_short_step(const models::Model& model, int layers, offload::LayoutOptions layout,
+                          StepOptions options, models::Target target) {
   const models::Stage& stage = main_stage(model);
   const auto all = static_cast<int>(std::ssize(stage.layers));
   offload::StagePolicy policy = options.policy.of(stage.name);
   policy.offload_layers = part_of(policy.offload_layers, all, std::min(layers, all));
   options.policy.by_stage[stage.name] = std::move(policy);
+  layout.layers_on_device = *part_of(layout.layers_on_device, all, std::min(layers, all));
   const models::Model few = models::truncated(model, layers);
   return plan_step(few, lay_out(few, layout), options, target);
 }

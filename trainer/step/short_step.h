@@ -8,9 +8,9 @@
 namespace longshore::trainer {
 
 // The step of a model with the first `layers` of its layers alone. The same share of them offloads,
-// and if only some do, at least one does and one does not.
-StepPlans plan_short_step(const models::Model& model, int layers,
-                          const offload::LayoutOptions& layout, StepOptions options,
-                          models::Target target);
+// and if only some do, at least one does and one does not; and so of those whose parameters stay on
+// the device.
+StepPlans plan_short_step(const models::Model& model, int layers, offload::LayoutOptions layout,
+                          StepOptions options, models::Target target);
 
 }  // namespace longshore::trainer

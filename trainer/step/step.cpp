@@ -48,12 +48,13 @@ void TrainStep::write_update_scalars(const StepScalars& scalars) {
   write_scalar(
       arguments_, kGivenClipFactor,
       clipping_norm_ ? models::clip_factor(*clipping_norm_, plans_.previous_norm_threshold) : 1);
-  write_scalar(arguments_, kLearningRate, scalars.learning_rate);
   for (size_t i = 0; i < plans_.optimizers.size(); ++i) {
-    const auto& [rule, numbers, weight_decay] = plans_.optimizers[i];
-    for (size_t s = 0; s < rule->scalars.size(); ++s)
-      write_scalar(arguments_, rule_scalar(plans_.optimizers[i], i, s),
-                   rule->scalar(numbers, s, scalars.number));
+    const models::Optimizer& optimizer = plans_.optimizers[i];
+    write_scalar(arguments_, learning_rate_scalar(optimizer, i),
+                 scalars.learning_rate * optimizer.learning_rate_ratio);
+    for (size_t s = 0; s < optimizer.rule->scalars.size(); ++s)
+      write_scalar(arguments_, rule_scalar(optimizer, i, s),
+                   optimizer.rule->scalar(optimizer.numbers, s, scalars.number));
   }
   if (arguments_.has(offload::host_name(kStep))) {
     int32_t number = static_cast<int32_t>(scalars.number);

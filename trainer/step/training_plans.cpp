@@ -7,6 +7,7 @@
 #include <set>
 
 #include "data/rows/prefetched_batches.h"
+#include "models/families/lora_config.h"
 #include "models/families/vision.h"
 #include "models/ops/update/adamw.h"
 #include "models/ops/update/lion.h"
@@ -46,8 +47,23 @@ models::Optimizer optimizer_of(const Config& config) {
                       .nesterov = config.sgd_nesterov});
 }
 
+bool is_of_lora_b(const offload::Parameter& parameter) { return models::is_lora_b(parameter.name); }
+
+// LoRA+ (Hayou et al. 2024, arXiv 2402.12354) trains B faster than A.
+bool has_lora_plus(const Config& config) {
+  return config.lora_rank > 0 && config.loraplus_lr_ratio != 1;
+}
+
+std::vector<models::Optimizer> optimizers_of(const Config& config) {
+  std::vector<models::Optimizer> optimizers{optimizer_of(config)};
+  if (!has_lora_plus(config)) return optimizers;
+  optimizers.insert(optimizers.begin(), optimizers[0]);
+  optimizers[0].learning_rate_ratio = config.loraplus_lr_ratio;
+  return optimizers;
+}
+
 OptimizerOptions optimizer_options(const Config& config) {
-  return {.optimizers = {optimizer_of(config)},
+  return {.optimizers = optimizers_of(config),
           .clipping_threshold = config.gradient_clipping_threshold,
           .clipping_norm = config.gradient_clipping == GradientClipping::previous_global_norm
                                ? ClippingNorm::previous_global_norm
@@ -144,6 +160,14 @@ std::optional<StepOptions> keeping_all_in_less(const RunSpec& spec, const models
   return keeping;
 }
 
+// Nothing drops out of what is only evaluated.
+models::Model without_dropout(const RunSpec& spec, const models::Model& model) {
+  if (spec.config().lora_dropout == 0) return model;
+  Config config = spec.config();
+  config.lora_dropout = 0;
+  return make_model(config, spec.target());
+}
+
 }  // namespace
 
 offload::LayoutOptions layout_options(const Config& config, int64_t rank) {
@@ -155,10 +179,13 @@ offload::LayoutOptions layout_options(const Config& config, int64_t rank) {
                                            home(config.optimizer_memory_host_offload)},
                                  .mesh = device_mesh(config, rank),
                                  .shard_optimizer_over_data = config.shard_optimizer_over_data};
+  options.layers_on_device = static_cast<int>(config.parameter_layers_on_device.value_or(0));
   if (config.weight_dtype == WeightDtype::bfloat16) options.weight_dtype = models::Dtype::bfloat16;
   // The gradients of toy_a are the result.
   if (config.toy != Toy::a)
-    options.optimizers = {{.states = states_of(optimizer_of(config), config.moment_dtype)}};
+    for (const models::Optimizer& optimizer : optimizers_of(config))
+      options.optimizers.push_back({.states = states_of(optimizer, config.moment_dtype)});
+  if (has_lora_plus(config)) options.optimizers[0].updates = is_of_lora_b;
   return options;
 }
 
@@ -225,8 +252,9 @@ TrainingPlans plan_training(const RunSpec& spec, int64_t rank) {
   }
   const offload::Transfers& transfers = plans.options.transfers;
   if (evaluates(config))
-    plans.evaluate = plan_forward(plans.model, plans.layout, "evaluate", transfers, target,
-                                  offload::Carries::internal, plans.options.micro_batches);
+    plans.evaluate =
+        plan_forward(without_dropout(spec, plans.model), plans.layout, "evaluate", transfers,
+                     target, offload::Carries::internal, plans.options.micro_batches);
   if (samples(config))
     plans.sample = plan_decoding(decoder_config(config, target), plans.layout,
                                  sample_capacity(config), {}, transfers, target);

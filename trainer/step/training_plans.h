@@ -32,7 +32,8 @@ struct TrainingPlans {
   std::vector<const offload::Plan*> all() const;
 };
 
-// As device number `rank` of the config's mesh has it.
+// As device number `rank` of the config's mesh has it; parameter_layers_on_device: auto counts as
+// 0.
 offload::LayoutOptions layout_options(const Config& config, int64_t rank = 0);
 // Throws ConfigError when the remat policy does not suit the model.
 StepOptions step_options(const RunSpec& spec, const models::Model& model);

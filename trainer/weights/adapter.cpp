@@ -42,17 +42,6 @@ fs::path adapter_folder(const Config& config) {
   return saved;
 }
 
-// Training would drop nothing.
-void require_no_dropout(const Config& config, const fs::path& folder) {
-  const fs::path file = folder / kAdapterConfigFile;
-  const double dropout = adapter_dropout(data::read_small_file(file, kMostConfigMib));
-  if (dropout > 0)
-    throw ConfigError(fmt::format(
-        "{}: {}: lora_dropout: found {}, expected 0, since no dropout is trained with here; 0 in "
-        "that file goes on without",
-        location(config, "load_adapter_path"), path_text(file), dropout));
-}
-
 // Throws where the weights are there in the format of older releases of peft alone.
 fs::path tensor_file(const fs::path& folder) {
   constexpr const char* kOlder = "adapter_model.bin";
@@ -78,7 +67,8 @@ AdapterBase adapter_base(const models::DecoderConfig& model) {
   return {.family = model.family,
           .layers = static_cast<int>(model.layers),
           .tower_layers = model.vision ? static_cast<int>(model.vision->layers) : 0,
-          .has_dense_layers = models::layers_with_experts(model) < model.layers};
+          .has_dense_layers = models::layers_with_experts(model) < model.layers,
+          .has_tied_embeddings = model.tied_embeddings};
 }
 
 LoraConfig read_adapter_config(const fs::path& folder, const AdapterBase& base) {
@@ -104,8 +94,8 @@ Config with_adapter(Config config) {
       folder, {.family = config.model.family,
                .layers = static_cast<int>(config.model.layers),
                .tower_layers = config.use_multimodal ? static_cast<int>(config.vision.layers) : 0,
-               .has_dense_layers = has_dense_layers(config)});
-  require_no_dropout(config, folder);
+               .has_dense_layers = has_dense_layers(config),
+               .has_tied_embeddings = config.model.tied_embeddings});
   std::vector<std::string> differing;
   auto take = [&](const char* key, auto& here, const auto& there, const std::string& here_text,
                   const std::string& there_text) {
@@ -122,10 +112,17 @@ Config with_adapter(Config config) {
   take("lora_alpha", config.lora_alpha, adapter.alpha, fmt::format("{}", config.lora_alpha),
        fmt::format("{}", adapter.alpha));
   config.lora_targets = ordered_targets(lora_targets(config));
+  std::ranges::sort(config.modules_to_save);
   take("lora_targets", config.lora_targets, adapter.targets, join(config.lora_targets),
        join(adapter.targets));
   take("use_rslora", config.use_rslora, adapter.rank_stabilized,
        config.use_rslora ? "true" : "false", adapter.rank_stabilized ? "true" : "false");
+  take("use_dora", config.use_dora, adapter.has_magnitudes, config.use_dora ? "true" : "false",
+       adapter.has_magnitudes ? "true" : "false");
+  take("modules_to_save", config.modules_to_save, adapter.saved_modules,
+       join(config.modules_to_save), join(adapter.saved_modules));
+  take("lora_dropout", config.lora_dropout, adapter.dropout, fmt::format("{}", config.lora_dropout),
+       fmt::format("{}", adapter.dropout));
   take("lora_per_expert", config.lora_per_expert, adapter.per_expert,
        config.lora_per_expert ? "true" : "false", adapter.per_expert ? "true" : "false");
   config.lora_modules = adapter.modules;
@@ -136,11 +133,28 @@ Config with_adapter(Config config) {
   return config;
 }
 
+namespace {
+
+// peft has the head that is the embedding a second time. Of the embedding's name the head's, of
+// another "".
+std::string tied_head(const offload::ParameterLayout& layout, const std::string& name) {
+  const std::string ending = std::string("model.") + models::kEmbeddingModule + ".weight";
+  if (!name.ends_with(ending)) return "";
+  const std::string head =
+      name.substr(0, name.size() - ending.size()) + models::kHeadModule + ".weight";
+  return layout.by_name.contains(head) ? "" : peft_names(head)[0];
+}
+
+}  // namespace
+
 Adapter::Adapter(const fs::path& folder, const offload::ParameterLayout& layout)
     : file_(tensor_file(folder)), tensors_(layout, SavedIn::adapter) {
   std::map<std::string, std::vector<int64_t>> expected;
   for (const SavedTensor& tensor : tensors_.all())
     expected[name_in_file(tensor.name)] = tensor.shape.sizes();
+  for (const SavedTensor& tensor : tensors_.all())
+    if (const std::string head = tied_head(layout, tensor.name); file_.contains(head))
+      expected[head] = tensor.shape.sizes();
   try {
     check_adapter_tensors(file_.tensors(), expected);
   } catch (const DataError& error) {
@@ -183,10 +197,13 @@ void write_adapter(const fs::path& folder, const models::DecoderConfig& model,
   std::map<std::string, const SavedTensor*> by_name;
   std::vector<data::SafetensorsInfo> tensors;
   for (const SavedTensor& tensor : saved.all()) {
-    const std::string name = peft_names(tensor.name)[0];
-    by_name[name] = &tensor;
-    tensors.push_back(
-        {.name = name, .dtype = data::SafetensorsDtype::float32, .shape = tensor.shape.sizes()});
+    auto add = [&](const std::string& name) {
+      by_name[name] = &tensor;
+      tensors.push_back(
+          {.name = name, .dtype = data::SafetensorsDtype::float32, .shape = tensor.shape.sizes()});
+    };
+    add(peft_names(tensor.name)[0]);
+    if (const std::string head = tied_head(layout, tensor.name); !head.empty()) add(head);
   }
   tensors = data::sorted_as_safetensors(std::move(tensors));
   data::SafetensorsWriter writer(folder / kTensorFile, tensors);
@@ -207,11 +224,12 @@ void write_adapter(const fs::path& folder, const models::DecoderConfig& model,
     return models::within_text_model(tensor.name) != tensor.name;
   });
   write_file(folder / kAdapterConfigFile,
-             write_adapter_config(model.lora, *model.family, base_model, reads_images));
+             write_adapter_config(model.lora, *model.family, base_model, reads_images,
+                                  model.tied_embeddings));
 }
 
 std::vector<float> merged(std::span<const float> weight, const LoraPair& adapter, int64_t first) {
-  const auto [a, b, rank, scale, matrices, transposed] = adapter;
+  const auto& [a, b, rank, scale, matrices, transposed, row_factors] = adapter;
   const int64_t of_a = std::ssize(a) / (matrices * rank), of_b = std::ssize(b) / (matrices * rank);
   const int64_t rows = transposed ? of_a : of_b, columns = transposed ? of_b : of_a;
   const int64_t end = first + std::ssize(weight);
@@ -235,7 +253,9 @@ std::vector<float> merged(std::span<const float> weight, const LoraPair& adapter
         for (int64_t i = from; i < to; ++i)
           sums[i] += own_b[within * rank + r] * own_a[r * of_a + i];
     const float* const before = weight.data() + (start - first);
-    for (int64_t i = from; i < to; ++i) sums[i] = before[i] + static_cast<float>(scale) * sums[i];
+    const float factor = row_factors.empty() ? 1 : row_factors[static_cast<size_t>(row)];
+    for (int64_t i = from; i < to; ++i)
+      sums[i] = factor * (before[i] + static_cast<float>(scale) * sums[i]);
   }
   return result;
 }

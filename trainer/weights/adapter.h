@@ -67,10 +67,13 @@ struct LoraPair {
   double scale = 0;
   int64_t matrices = 1;  // E
   bool transposed = false;
+  // With magnitudes: by what each row of the sum counts then.
+  std::vector<float> row_factors = {};
 };
 
 // Elements of a weight from `first` on, row-major, and to each what scale·B·A has there, or its
-// transpose, in float32: what the base model's weight becomes when the adapter is merged into it.
+// transpose, in float32, times its row's factor: what the base model's weight becomes when the
+// adapter is merged into it.
 // Round it to the dtype that is wanted.
 std::vector<float> merged(std::span<const float> weight, const LoraPair& adapter,
                           int64_t first = 0);

@@ -47,7 +47,10 @@ const std::set<std::string> kRead{"peft_type",
                                   "layers_to_transform",
                                   "layers_pattern",
                                   "rank_pattern",
-                                  "alpha_pattern"};
+                                  "alpha_pattern",
+                                  "use_dora",
+                                  "modules_to_save",
+                                  "ensure_weight_tying"};
 
 bool is_off(const json& value) {
   return value.is_null() || value == false || value == json(0) || value == json(0.0) ||
@@ -92,24 +95,21 @@ class ConfigReader {
     read_rank(config);
     read_alpha(config);
     config.rank_stabilized = read_flag("use_rslora");
+    config.has_magnitudes = read_flag("use_dora");
     const AdapterTargets targets = read_targets();
-    dropout();
+    read_dropout(config);
+    read_saved_modules(base, config);
     for (const auto& [key, value] : object_.items())
       if (!kRead.contains(key) && !kHarmless.contains(key) && !is_off(value))
         problems_.add(in_quotes(key) + ": found " + shown(value) + ", which is not supported");
     if (!problems_.empty()) throw DataError(problems_.text());
     set_targets(targets, base, config);
+    for (const char* key : {"lora_dropout", "use_dora"})
+      if (!is_off(at(key)) && std::ranges::any_of(config.targets, models::is_expert_target))
+        throw DataError(std::string(key) + ": found " + shown(at(key)) +
+                        ", expected none with adapters on experts");
     check_scales(config, base);
     return config;
-  }
-
-  // Of training alone.
-  double dropout() {
-    const json& value = at("lora_dropout");
-    if (value.is_null()) return 0;
-    const double dropout = value.is_number() ? value.get<double>() : -1;
-    if (!(dropout >= 0 && dropout <= 1)) add_problem("lora_dropout", value, "a number from 0 to 1");
-    return dropout;
   }
 
  private:
@@ -143,6 +143,35 @@ class ConfigReader {
       config.alpha = as_float64(alpha);
     else
       add_problem("lora_alpha", alpha, kAlpha);
+  }
+
+  void read_dropout(LoraConfig& config) {
+    const json& value = at("lora_dropout");
+    if (value.is_null()) return;
+    config.dropout = value.is_number() ? value.get<double>() : -1;
+    if (!(config.dropout >= 0 && config.dropout < 1))
+      add_problem("lora_dropout", value, "a number from 0 to below 1");
+  }
+
+  // Names are ends of modules' names.
+  void read_saved_modules(const AdapterBase& base, LoraConfig& config) {
+    const json& value = at("modules_to_save");
+    const bool are_tied = read_flag("ensure_weight_tying");
+    if (is_off(value)) return;
+    const std::string expected = std::string(R"(names of "embed_tokens" and "lm_head")");
+    if (!value.is_array()) return add_problem("modules_to_save", value, expected);
+    std::set<std::string> found;
+    for (const std::string& name : read_texts("modules_to_save", value)) {
+      const std::string word(name.substr(name.rfind('.') + 1));
+      if (word != models::kEmbeddingModule && word != models::kHeadModule)
+        add_problem("modules_to_save", name, expected);
+      found.insert(word);
+    }
+    if (base.has_tied_embeddings && !are_tied && found.size() == 1)
+      add_problem("modules_to_save", value,
+                  R"("embed_tokens" and "lm_head" both: they are one in this model)");
+    if (base.has_tied_embeddings) found = {models::kEmbeddingModule};
+    config.saved_modules.assign(found.begin(), found.end());
   }
 
   bool read_flag(const std::string& key) {
@@ -288,13 +317,9 @@ LoraConfig parse_adapter_config(std::string_view text, const AdapterBase& base) 
   return ConfigReader(object).read(base);
 }
 
-double adapter_dropout(std::string_view text) {
-  const json object = models::parse_ordered_object(text);
-  return ConfigReader(object).dropout();
-}
-
 std::string write_adapter_config(const LoraConfig& config, const models::Family& family,
-                                 const std::string& base_model, bool reads_images) {
+                                 const std::string& base_model, bool reads_images,
+                                 bool has_tied_embeddings) {
   const PeftTargets targets(config, family.layer.experts);
   json object;
   object["base_model_name_or_path"] = base_model.empty() ? json() : json(base_model);
@@ -303,8 +328,13 @@ std::string write_adapter_config(const LoraConfig& config, const models::Family&
   object["inference_mode"] = true;
   object["init_lora_weights"] = true;
   object["lora_alpha"] = number(config.alpha);
-  object["lora_dropout"] = 0.0;
-  object["modules_to_save"] = nullptr;
+  object["lora_dropout"] = config.dropout;
+  if (config.saved_modules.empty())
+    object["modules_to_save"] = nullptr;
+  else if (has_tied_embeddings)
+    object["modules_to_save"] = {models::kEmbeddingModule, models::kHeadModule};
+  else
+    object["modules_to_save"] = config.saved_modules;
   object["peft_type"] = "LORA";
   object["r"] = config.rank;
   object["target_modules"] =
@@ -313,6 +343,7 @@ std::string write_adapter_config(const LoraConfig& config, const models::Family&
   if (!config.modules.empty()) write_modules(config, reads_images, object);
   object["task_type"] = "CAUSAL_LM";
   if (config.rank_stabilized) object["use_rslora"] = true;
+  if (config.has_magnitudes) object["use_dora"] = true;
   return object.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }
 

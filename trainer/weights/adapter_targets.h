@@ -43,6 +43,7 @@ struct AdapterBase {
   int layers = 0;
   int tower_layers = 0;
   bool has_dense_layers = false;
+  bool has_tied_embeddings = false;
 
   bool reads_images() const { return tower_layers > 0; }
   std::vector<std::string> linear_modules() const {

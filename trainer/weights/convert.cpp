@@ -99,7 +99,9 @@ class Merge {
 
   // A module's bias stays as it is.
   bool changes(const std::string& name) const {
-    return has_any(name, [](const models::Weight& weight) { return weight.adapter.has_value(); });
+    return has_any(name, [](const models::Weight& weight) {
+      return weight.adapter.has_value() || weight.of_adapter;
+    });
   }
 
   // Whether training had it in fewer bits.
@@ -114,8 +116,11 @@ class Merge {
             kWeightPieceElements,
             [&](const Parameter& parameter, int64_t first, int64_t count) {
               std::vector<float> values(static_cast<size_t>(count));
-              numbers_.read(layout_.bucket(layout_.by_name.at(parameter.name)), parameter, first,
-                            values);
+              if (parameter.weight.of_adapter) {
+                adapter_.read(parameter, first, values);
+                return values;
+              }
+              read_base(parameter, first, values);
               if (!parameter.weight.adapter) return values;
               auto factors = read.find(parameter.name);
               if (factors == read.end())
@@ -149,7 +154,29 @@ class Merge {
     }
   };
 
-  Factors factors_of(const Parameter& parameter) const {
+  void read_base(const Parameter& parameter, int64_t first, std::span<float> values) {
+    numbers_.read(layout_.bucket(layout_.by_name.at(parameter.name)), parameter, first, values);
+  }
+
+  // Each row's magnitude by the length of the row's sum.
+  std::vector<float> row_factors(const Parameter& parameter, const Factors& factors) {
+    const std::string& name = parameter.weight.adapter->magnitudes;
+    const Parameter& magnitudes = layout_.parameter(layout_.by_name.at(name));
+    std::vector<float> result(static_cast<size_t>(magnitudes.type.shape.count()));
+    adapter_.read(magnitudes, 0, result);
+    const int64_t columns = parameter.numbers().shape.back();
+    std::vector<float> row(static_cast<size_t>(columns));
+    for (int64_t first = 0; float& factor : result) {
+      read_base(parameter, first, row);
+      double squares = 0;
+      for (const float value : merged(row, factors.pair(), first)) squares += double{value} * value;
+      factor = static_cast<float>(factor / std::sqrt(squares));
+      first += columns;
+    }
+    return result;
+  }
+
+  Factors factors_of(const Parameter& parameter) {
     const models::WeightAdapter& names = parameter.weight.adapter.value();
     auto read = [&](const Parameter& factor) {
       std::vector<float> values(static_cast<size_t>(factor.type.shape.count()));
@@ -160,14 +187,16 @@ class Merge {
       return layout_.parameter(layout_.by_name.at(name));
     };
     const models::Shape& shape = named(names.b).type.shape;  // [p,rank], [E,p,rank]
-    return {.a = read(named(names.a)),
-            .b = read(named(names.b)),
-            .sizes = {.a = {},
-                      .b = {},
-                      .rank = shape.back(),
-                      .scale = names.scale,
-                      .matrices = parameter.numbers().shape.rank() == 3 ? shape[0] : 1,
-                      .transposed = names.transposed}};
+    Factors factors{.a = read(named(names.a)),
+                    .b = read(named(names.b)),
+                    .sizes = {.a = {},
+                              .b = {},
+                              .rank = shape.back(),
+                              .scale = names.scale,
+                              .matrices = parameter.numbers().shape.rank() == 3 ? shape[0] : 1,
+                              .transposed = names.transposed}};
+    if (!names.magnitudes.empty()) factors.sizes.row_factors = row_factors(parameter, factors);
+    return factors;
   }
 
   const offload::ParameterLayout& layout_;
@@ -245,6 +274,7 @@ std::string convert(const Conversion& asked) {
   const bool has_adapter = !conversion.adapter.empty();
   if (has_adapter)
     config.decoder.lora = read_adapter_config(conversion.adapter, adapter_base(config.decoder));
+  config.decoder.lora.dropout = 0;  // of training alone
   models::Model model = models::decoder(config.decoder);
   if (frozen && has_adapter) quantize_weights(model, [&](const std::string&) { return frozen; });
   const offload::ParameterLayout layout = offload::lay_out(model);

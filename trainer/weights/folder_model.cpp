@@ -10,6 +10,7 @@ models::DecoderConfig read_folder_model(const std::filesystem::path& folder,
                                         models::UnknownKeys unknown, models::Images images) {
   models::DecoderConfig model = read_hf_config(folder, unknown, images).decoder;
   if (!adapter.empty()) model.lora = read_adapter_config(adapter, adapter_base(model));
+  model.lora.dropout = 0;  // of training alone
   return model;
 }
 

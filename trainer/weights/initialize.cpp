@@ -11,6 +11,7 @@
 #include "base/philox.h"
 #include "trainer/weights/normal_numbers.h"
 #include "trainer/weights/read_floats.h"
+#include "trainer/weights/row_norms.h"
 
 namespace longshore::trainer {
 namespace {
@@ -83,9 +84,9 @@ std::vector<Piece> pieces(const Bucket& bucket) {
 // Values of pieces, in what a thread keeps for them.
 class PieceWriter {
  public:
-  PieceWriter(const FillParameter& fill, const offload::DeviceMesh& mesh, Copies copies,
-              offload::Arguments& arguments)
-      : fill_(fill), mesh_(mesh), copies_(copies), arguments_(arguments) {}
+  PieceWriter(const FillParameter& fill, const CopyMatrix& copy, const offload::DeviceMesh& mesh,
+              Copies copies, offload::Arguments& arguments)
+      : fill_(fill), copy_(copy), mesh_(mesh), copies_(copies), arguments_(arguments) {}
 
   void write(const Bucket& bucket, const Piece& piece) {
     if (is_quantized(bucket)) return write_matrix(bucket, piece);
@@ -126,7 +127,8 @@ class PieceWriter {
           if (count > 0)
             arguments_.write_part(argument_name(bucket, Copy::compute), first - bucket.held.first,
                                   from.data() + (first - at), count);
-        });
+        },
+        copy_);
   }
 
   // With what this device's part has from element `first` on.
@@ -141,6 +143,7 @@ class PieceWriter {
   }
 
   const FillParameter& fill_;
+  const CopyMatrix& copy_;
   const offload::DeviceMesh& mesh_;
   Copies copies_;
   offload::Arguments& arguments_;
@@ -167,7 +170,7 @@ void initial_values(const Parameter& parameter, uint64_t seed, int64_t first,
 }
 
 void write_parameters(const offload::ParameterLayout& layout, const FillParameter& fill,
-                      offload::Arguments& arguments, Copies copies) {
+                      offload::Arguments& arguments, Copies copies, const CopyMatrix& copy) {
   std::vector<std::pair<const Bucket*, Piece>> work;
   for (const Bucket& bucket : layout.buckets) {
     for (Copy copy : written_copies(bucket, copies)) {
@@ -181,7 +184,7 @@ void write_parameters(const offload::ParameterLayout& layout, const FillParamete
   std::exception_ptr failure;
 #pragma omp parallel
   {
-    PieceWriter writer(fill, layout.mesh, copies, arguments);
+    PieceWriter writer(fill, copy, layout.mesh, copies, arguments);
 #pragma omp for schedule(dynamic)
     for (size_t i = 0; i < work.size(); ++i) try {
         writer.write(*work[i].first, work[i].second);
@@ -195,19 +198,20 @@ void write_parameters(const offload::ParameterLayout& layout, const FillParamete
 
 void initialize(const offload::ParameterLayout& layout, uint64_t seed,
                 offload::Arguments& arguments) {
-  write_parameters(
-      layout,
-      [&](const Parameter& parameter, int64_t first, std::span<float> values) {
-        const auto [own, count] =
-            offload::common({first, std::ssize(values)}, {0, parameter.tensor_shape().count()});
-        // What lies beyond is another's, which no parameter's first values depend on.
-        if (count < std::ssize(values)) std::ranges::fill(values, 0.f);
-        if (count > 0)
-          initial_values(
-              parameter, seed, own,
-              values.subspan(static_cast<size_t>(own - first), static_cast<size_t>(count)));
-      },
-      arguments);
+  const RowNorms norms(layout);
+  FillParameter fill;
+  fill = [&](const Parameter& parameter, int64_t first, std::span<float> values) {
+    if (parameter.weight.init.kind == models::Init::Kind::row_norms)
+      return norms.read(parameter, first, fill, values);
+    const auto [own, count] =
+        offload::common({first, std::ssize(values)}, {0, parameter.tensor_shape().count()});
+    // What lies beyond is another's, which no parameter's first values depend on.
+    if (count < std::ssize(values)) std::ranges::fill(values, 0.f);
+    if (count > 0)
+      initial_values(parameter, seed, own,
+                     values.subspan(static_cast<size_t>(own - first), static_cast<size_t>(count)));
+  };
+  write_parameters(layout, fill, arguments);
 }
 
 }  // namespace longshore::trainer

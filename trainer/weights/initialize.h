@@ -11,7 +11,8 @@
 
 namespace longshore::trainer {
 
-// The values that the parameter's Init says: a pure function of the seed and its name.
+// The values that the parameter's Init says, which is not row_norms: a pure function of the seed
+// and its name.
 void initial_values(const offload::Parameter& parameter, uint64_t seed, int64_t first,
                     std::span<float> values);
 
@@ -23,7 +24,8 @@ enum class Copies : uint8_t { all, compute };
 // Arguments are allocated where they are missing. Beside them the host holds a few MiB for each
 // thread, and what scales take that are quantized too. Throws the first of what `fill` throws.
 void write_parameters(const offload::ParameterLayout& layout, const FillParameter& fill,
-                      offload::Arguments& arguments, Copies copies = Copies::all);
+                      offload::Arguments& arguments, Copies copies = Copies::all,
+                      const CopyMatrix& copy = nullptr);
 
 void initialize(const offload::ParameterLayout& layout, uint64_t seed,
                 offload::Arguments& arguments);

@@ -16,6 +16,7 @@
 #include "trainer/weights/adapter.h"
 #include "trainer/weights/hf_folder.h"
 #include "trainer/weights/initialize.h"
+#include "trainer/weights/row_norms.h"
 #include "trainer/weights/saved_tensors.h"
 #include "trainer/weights/stored_numbers.h"
 
@@ -120,26 +121,32 @@ std::string load_weights(const WeightSources& from, const DecoderConfig& model,
                          const offload::ParameterLayout& layout, offload::Arguments& arguments,
                          Copies copies) {
   const OpenedWeights opened(from, model, layout);
-  const auto fill_adapter = [&](const Parameter& parameter, int64_t first,
-                                std::span<float> values) {
-    if (opened.adapter)
-      opened.adapter->read(parameter, first, values);
-    else
-      initial_values(parameter, from.seed, first, values);
+  const RowNorms norms(layout);
+  const FillParameter fill_from_model = [&](const Parameter& parameter, int64_t first,
+                                            std::span<float> values) {
+    read_numbers(opened.of_model, opened.saved, parameter, first, values);
+  };
+  const CopyMatrix copy = [&](const Parameter& parameter, int64_t number, const WriteBytes& write) {
+    return copy_matrix(opened.of_model, parameter, number, write);
   };
   data::NonFinite odd;
   std::mutex counting;
   write_parameters(
       layout,
       [&](const Parameter& parameter, int64_t first, std::span<float> values) {
-        if (models::is_lora_weight(parameter.name)) return fill_adapter(parameter, first, values);
+        if (opened.adapter && parameter.weight.of_adapter)
+          return opened.adapter->read(parameter, first, values);
+        if (parameter.weight.init.kind == models::Init::Kind::row_norms)
+          return norms.read(parameter, first, fill_from_model, values, copy);
+        if (models::is_lora_weight(parameter.name))
+          return initial_values(parameter, from.seed, first, values);
         const data::NonFinite found =
             read_numbers(opened.of_model, opened.saved, parameter, first, values);
         std::lock_guard lock(counting);
         odd.nan_count += found.nan_count;
         odd.infinity_count += found.infinity_count;
       },
-      arguments, copies);
+      arguments, copies, copy);
   int64_t elements = 0;
   for (const offload::Bucket& bucket : layout.buckets)
     for (const Parameter& parameter : bucket.parameters)

@@ -49,9 +49,15 @@ int64_t rows_of_tensor(const offload::Bucket& bucket, const Parameter& parameter
 }
 
 void quantize_parameter(const Parameter& parameter, int64_t tensor_rows, int64_t number,
-                        const FillParameter& fill, const WriteBytes& write) {
+                        const FillParameter& fill, const WriteBytes& write,
+                        const CopyMatrix& copy) {
   const models::QuantizedWeight& weight = *parameter.weight.quantized;
   const QuantizedMatrix& m = weight.matrix;
+  const int64_t before = number * parts_of(m).bytes;
+  const WriteBytes write_matrix = [&](int64_t offset, std::span<const std::byte> from) {
+    write(before + offset, from);
+  };
+  if (copy && copy(parameter, number, write_matrix)) return;
   auto read = [&](int64_t first, std::span<float> to) {
     if (weight.is_transposed)
       read_transposed(parameter, number, fill, first, to);
@@ -64,9 +70,7 @@ void quantize_parameter(const Parameter& parameter, int64_t tensor_rows, int64_t
                       ": found a value that is not finite, expected none in " +
                       "what is stored in " + name(m.format));
   };
-  const int64_t before = number * parts_of(m).bytes;
-  quantize(m, tensor_rows, read,
-           [&](int64_t offset, std::span<const std::byte> from) { write(before + offset, from); });
+  quantize(m, tensor_rows, read, write_matrix);
 }
 
 }  // namespace longshore::trainer

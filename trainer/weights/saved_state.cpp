@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "models/families/lora_config.h"
-
 namespace longshore::trainer {
 namespace {
 
@@ -12,11 +10,11 @@ using offload::Bucket;
 using offload::Copy;
 using offload::ParameterLayout;
 
-bool trains(const ParameterLayout& layout, bool lora) {
+bool trains(const ParameterLayout& layout, bool of_adapter) {
   return std::ranges::any_of(layout.buckets, [&](const Bucket& bucket) {
     return bucket.trainable == Trainable::yes &&
            std::ranges::any_of(bucket.parameters, [&](const offload::Parameter& parameter) {
-             return models::is_lora_weight(parameter.name) == lora;
+             return parameter.weight.of_adapter == of_adapter;
            });
   });
 }

@@ -81,7 +81,9 @@ void lay_out(SavedTensor& tensor) {
 SavedTensors::SavedTensors(const offload::ParameterLayout& layout, SavedIn in) {
   for (const offload::Bucket& bucket : layout.buckets) {
     for (const Parameter& parameter : bucket.parameters) {
-      if (models::is_lora_weight(parameter.name) != (in == SavedIn::adapter)) continue;
+      if (in == SavedIn::adapter ? !parameter.weight.of_adapter
+                                 : models::is_lora_weight(parameter.name))
+        continue;
       const int64_t count = shape_of(parameter).count();
       for (int64_t first = 0; const std::string& name : parameter.tensors) {
         const auto [known, is_new] = by_name_.try_emplace(name, tensors_.size());

@@ -76,7 +76,8 @@ struct SavedTensor {
   }
 };
 
-// Which parameters: those of adapters, which have files of their own, or the others.
+// Which parameters: those that an adapter's files have, or those of the model that it is for. What
+// trains beside an adapter is among both.
 enum class SavedIn : uint8_t { model, adapter };
 
 // Elements of a saved tensor, `step` from one to the next.

@@ -1,7 +1,5 @@
 #include "trainer/weights/stored_as.h"
 
-#include <map>
-#include <optional>
 #include <string>
 
 #include "models/families/quantize_weights.h"
@@ -9,23 +7,15 @@
 namespace longshore::trainer {
 
 models::Model stored_as(const offload::ParameterLayout& layout, models::Model model) {
-  std::map<std::string, models::Quantization> stored;
+  models::Quantizations stored;
   for (const offload::Bucket& bucket : layout.buckets)
     for (const offload::Parameter& parameter : bucket.parameters)
-      if (parameter.weight.quantized) {
-        const QuantizedMatrix& matrix = parameter.weight.quantized->matrix;
+      if (parameter.weight.quantized)
         for (const std::string& tensor : parameter.tensors)
-          stored[tensor] = {.format = matrix.format,
-                            .rounded_to = matrix.rounded_to,
-                            .block = matrix.block,
-                            .has_nested_scales = matrix.has_nested_scales};
-      }
+          stored[tensor] = models::quantization_of(parameter.weight.quantized->matrix);
   if (stored.empty()) return model;
   set_trainable(model, [](const std::string&) { return false; });
-  quantize_weights(model, [&](const std::string& tensor) -> std::optional<models::Quantization> {
-    const auto found = stored.find(tensor);
-    return found == stored.end() ? std::nullopt : std::optional(found->second);
-  });
+  quantize_weights(model, models::as_stored(stored));
   return model;
 }
 

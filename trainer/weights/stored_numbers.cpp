@@ -23,6 +23,23 @@ data::NonFinite read_numbers(const StoredWeights& weights, const SavedTensors& s
   return odd;
 }
 
+bool copy_matrix(const StoredWeights& weights, const Parameter& parameter, int64_t number,
+                 const WriteBytes& write) {
+  const QuantizedMatrix& matrix = parameter.weight.quantized->matrix;
+  const bool has_own = parameter.tensors.size() > 1;  // each matrix a tensor
+  const std::string& tensor = parameter.tensors[static_cast<size_t>(has_own ? number : 0)];
+  if (weights.quantization(tensor) != models::quantization_of(matrix)) return false;
+  const models::SavedSection section =
+      parameter.weight.saved_section.value_or(models::SavedSection{});
+  weights.copy(tensor,
+               {.matrix = matrix,
+                .number = has_own ? 0 : number,
+                .first_row = section.first,
+                .row_step = section.step},
+               write);
+  return true;
+}
+
 void StoredNumbers::read(const offload::Bucket& bucket, const Parameter& parameter, int64_t first,
                          std::span<float> to) {
   if (!parameter.weight.quantized) {
@@ -55,6 +72,9 @@ void StoredNumbers::quantize(const offload::Bucket& bucket, const Parameter& par
         },
         [&](int64_t offset, std::span<const std::byte> from) {
           std::ranges::copy(from, codes_.begin() + offset);
+        },
+        [&](const Parameter& one, int64_t matrix, const WriteBytes& write) {
+          return copy_matrix(weights_, one, matrix, write);
         });
   quantized_ = parameter.name;
   matrix_ = -1;

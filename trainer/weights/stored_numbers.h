@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/quantization/quantize.h"
 #include "trainer/weights/saved_tensors.h"
 #include "trainer/weights/stored_weights.h"
 
@@ -20,8 +21,12 @@ data::NonFinite read_numbers(const StoredWeights& weights, const SavedTensors& s
                              const offload::Parameter& parameter, int64_t first,
                              std::span<float> to);
 
-// The same, but of parameters that the layout has quantized what their codes stand for. Holds the
-// codes of the last of those, and of transposed ones a matrix's numbers.
+// As CopyMatrix says: for a parameter that is quantized as the files have it.
+bool copy_matrix(const StoredWeights& weights, const offload::Parameter& parameter, int64_t number,
+                 const WriteBytes& write);
+
+// The same as read_numbers(), but of parameters that the layout has quantized what their codes
+// stand for. Holds the codes of the last of those, and of transposed ones a matrix's numbers.
 class StoredNumbers {
  public:
   // Both outlive it.

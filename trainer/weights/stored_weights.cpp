@@ -94,6 +94,27 @@ data::SafetensorsInfo StoredWeights::info(std::string_view name) const {
   return info;
 }
 
+std::optional<models::Quantization> StoredWeights::quantization(std::string_view name) const {
+  const auto found = quantized_.find(name);
+  if (found == quantized_.end()) return std::nullopt;
+  return std::visit([](const auto& tensor) { return models::quantization_of(tensor.matrix()); },
+                    found->second);
+}
+
+models::Quantizations StoredWeights::quantizations() const {
+  models::Quantizations all;
+  for (const auto& [name, tensor] : quantized_) all[name] = *quantization(name);
+  return all;
+}
+
+void StoredWeights::copy(std::string_view name, const Rows& rows, const WriteBytes& write) const {
+  const Quantized& tensor = quantized_.find(name)->second;
+  if (const auto* mxfp4 = std::get_if<data::Mxfp4Tensor>(&tensor))
+    return mxfp4->copy({.matrix = rows.number, .first = rows.first_row, .step = rows.row_step},
+                       rows.matrix, write);
+  std::get<data::QuantizedTensor>(tensor).copy(rows.matrix, write);
+}
+
 const data::SafetensorsTensor* StoredWeights::find_plain(std::string_view name) const {
   return quantized_.contains(name) ? nullptr : &plain_.at(name);
 }

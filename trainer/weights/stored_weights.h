@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -15,6 +16,7 @@
 #include "data/safetensors/quantized_tensor.h"
 #include "data/safetensors/safetensors_folder.h"
 #include "models/families/decoder.h"
+#include "models/families/quantize_weights.h"
 
 namespace longshore::trainer {
 
@@ -32,12 +34,25 @@ class StoredWeights {
   data::SafetensorsInfo info(std::string_view name) const;
   // Whether there are any that the files have in fewer bits.
   bool has_quantized() const { return !quantized_.empty(); }
+  // How such a tensor is stored; nothing for another.
+  std::optional<models::Quantization> quantization(std::string_view name) const;
+  models::Quantizations quantizations() const;
   // The tensor itself; nullptr for one in fewer bits.
   const data::SafetensorsTensor* find_plain(std::string_view name) const;
 
   // As data::to_float32 does it.
   data::NonFinite read(std::string_view name, int64_t first, std::span<float> to,
                        int64_t step = 1) const;
+
+  // Rows of such a tensor: codes and scales of a matrix that is stored as it is, as
+  // parts_of(matrix) places them. Throws a DataError that names the tensor for numbers that are not
+  // finite.
+  struct Rows {
+    QuantizedMatrix matrix;
+    int64_t number = 0;                   // of several matrices
+    int64_t first_row = 0, row_step = 1;  // in that
+  };
+  void copy(std::string_view name, const Rows& rows, const WriteBytes& write) const;
 
   // What is to be said of tensors in the files that were left out, for models::is_computed_buffer
   // or models::is_unread_weight; "" where there are none.

@@ -37,6 +37,7 @@ struct Optimizer {
   const UpdateRule* rule;
   RuleNumbers numbers;
   double weight_decay;
+  double learning_rate_ratio = 1;  // of the learning rate of a step
 };
 
 struct UpdateOperands {

@@ -101,7 +101,8 @@ OpCase lora_case(int64_t b, int64_t t, int64_t k, int64_t n, int64_t rank) {
             Trace trace("lora");
             Var x = trace.input("x", {{b, t, k}, dtype});
             Var y = linear(x, trace.weight("q_proj.weight", {{n, k}, dtype}, kTrained));
-            trace.output(add_lora(lora_input(adapter, x, "q_proj"), y, "q_proj"));
+            Var of_a = lora_input(adapter, x, lora_a(adapter, x, "q_proj"));
+            trace.output(linear(of_a, lora_b(rank, y, "q_proj"), y));
             return trace.finish();
           },
       .integers = {},

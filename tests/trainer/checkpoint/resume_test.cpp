@@ -169,6 +169,9 @@ const std::vector<Kind> kKinds{
     {"masters", {"dtype=bfloat16"}},
     {"lora", {"lora_rank=2", "lora_targets=q_proj,v_proj"}},
     {"qlora", {"lora_rank=2", "frozen_weight_dtype=nf4", "frozen_weight_double_quantization=true"}},
+    {"lora_variants",
+     {"lora_rank=2", "lora_dropout=0.3", "use_dora=true", "loraplus_lr_ratio=4",
+      "modules_to_save=embed_tokens"}},
     {"lora_beside_norms", {"lora_rank=2", "trainable_parameters_mask=norm"}},
     {"a_part", {"trainable_parameters_mask=self_attn", "dtype=bfloat16"}},
 };

@@ -45,11 +45,12 @@ models::Model model_of(int64_t parts, bool adapters) {
   auto add = [&](const std::string& name, models::Shape shape, models::Trainable trainable,
                  std::optional<int> dimension = {}) {
     models::Weight weight{.trainable = trainable, .init = {models::Init::Kind::normal, 1}};
+    weight.of_adapter = trainable == yes && adapters;
     if (dimension) {
       weight.split = {{.dimension = *dimension, .parts = parts}};
       shape = shape.with(*dimension, shape[*dimension] / parts);
     }
-    t.weight(trainable == yes && adapters ? models::lora_a_name(name) : name, {shape}, weight);
+    t.weight(weight.of_adapter ? models::lora_a_name(name) : name, {shape}, weight);
   };
   add("rows", {6, 257}, yes, 0);
   add("columns", {7, 1024}, yes, 1);

@@ -25,7 +25,8 @@ std::vector<std::string> edge_values(const Key& key) {
   if (auto* integer = std::get_if<IntegerKey>(&key.kind)) {
     std::vector<std::string> values = {std::to_string(integer->low), std::to_string(integer->high),
                                        "+" + std::to_string(integer->low)};
-    if (integer->also) values.push_back(std::to_string(*integer->also));
+    if (integer->also)
+      values.push_back(integer->also_word ? integer->also_word : std::to_string(*integer->also));
     return values;
   }
   if (auto* number = std::get_if<NumberKey>(&key.kind)) {
@@ -52,7 +53,9 @@ std::vector<std::string> edge_values(const Key& key) {
             "it's"};
   }
   if (auto* list = std::get_if<ListKey>(&key.kind)) {
-    if (!list->choices.empty()) return {"[]", "k_proj", "up_proj, q_proj", "[ 'o_proj', k_proj ]"};
+    if (const std::vector<std::string>& choices = list->choices; !choices.empty())
+      return {"[]", choices[0], choices.back() + ", " + choices[0],
+              "[ '" + choices[0] + "', " + choices[1] + " ]"};
     return {"[]",
             "a,b ,  c",
             R"(['^(?!.*mlp)', "\\d{1,2}"])",

@@ -327,6 +327,37 @@ TEST(TrainProgram, AdaptersOfAQuantizedBaseAreMergedIntoThat) {
     }
 }
 
+// Matrices that the folder has in few bits stay so, and give what their numbers give.
+TEST(TrainProgram, ABaseOfAdaptersStaysAsItsFolderHasIt) {
+  TemporaryFolder folder;
+  for (const std::string golden : {"nf4_checkpoint", "gptoss_mxfp4_checkpoint"}) {
+    auto trained = [&](const std::string& dtype) {
+      const std::string run = golden + "_" + dtype;
+      const ProgramResult result = run_train(
+          "--config quickstart.yml backend=cpu model_name= dataset_type=synthetic dtype=float32 "
+          "sample_tokens=0 steps=2 learning_rate=0.01 max_target_length=32 per_device_batch_size=1 "
+          "peak_tflops_per_device=1 lora_rank=2 frozen_weight_dtype=" +
+          dtype + " load_parameters_path=" + golden_folder(golden).string() +
+          " base_output_directory=" + (folder / "").string() + " run_name=" + run);
+      EXPECT_EQ(result.exit_code, 0) << result.output;
+      return folder / run;
+    };
+    const std::filesystem::path stored = trained("auto"), plain = trained("float32");
+    EXPECT_EQ(data::read_file(stored / "adapter/adapter_model.safetensors"),
+              data::read_file(plain / "adapter/adapter_model.safetensors"));
+    auto plan_says = [](const std::filesystem::path& run, const char* what) {
+      return data::read_file(run / "plan.txt").find(what) != std::string::npos;
+    };
+    EXPECT_TRUE(plan_says(stored, "dequantize")) << golden;
+    EXPECT_FALSE(plan_says(plain, "dequantize")) << golden;
+    // What the adapter is merged into is the same as well.
+    for (const std::filesystem::path& run : {stored, plain})
+      convert({.run = run, .to = run / "merged"});
+    EXPECT_EQ(data::read_file(stored / "merged/model.safetensors"),
+              data::read_file(plain / "merged/model.safetensors"));
+  }
+}
+
 // Longer texts than those that the weights were made for: what turns otherwise is saved so.
 TEST(TrainProgram, SavesWhatItSaysOfRopeItself) {
   TemporaryFolder folder;

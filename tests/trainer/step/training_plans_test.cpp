@@ -30,6 +30,24 @@ TEST(StepOptions, HaveTheConfigsOptimizer) {
   EXPECT_EQ(found.seed, 7u);
 }
 
+TEST(StepOptions, GiveBOfAdaptersTheirLearningRate) {
+  const Config config =
+      load_config("quickstart.yml", std::vector<std::string>{"lora_rank=2", "loraplus_lr_ratio=16"},
+                  default_configs_directory());
+  constexpr models::Target kTarget = models::Target::cpu;
+  const models::Model model = make_model(config, kTarget);
+  const std::vector<models::Optimizer> found =
+      step_options({config, kTarget}, model).optimizer->optimizers;
+  ASSERT_EQ(found.size(), 2u);
+  for (const offload::Bucket& bucket : offload::lay_out(model, layout_options(config)).buckets)
+    for (const offload::Parameter& parameter : bucket.parameters)
+      if (bucket.trainable == models::Trainable::yes) {
+        EXPECT_EQ(found.at(static_cast<size_t>(bucket.optimizer)).learning_rate_ratio,
+                  parameter.name.ends_with(".lora_B.weight") ? 16 : 1)
+            << parameter.name;
+      }
+}
+
 // Also where little is kept and states move, so that it matters when transfers start.
 TEST(TrainingPlans, TakeNoMoreThanKeepingEverything) {
   int kept_all = 0;

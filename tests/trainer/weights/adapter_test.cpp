@@ -232,7 +232,7 @@ TEST(AdapterConfig, WhatWouldChangeResultsIsRefused) {
   EXPECT_EQ(with("peft_version", "0.1"), "");
   EXPECT_EQ(with("lora_dropout", 0.05), "");  // of training alone
   for (const auto& [key, value] : std::vector<std::pair<std::string, json>>{
-           {"use_dora", true},
+           {"use_dora", "yes"},
            {"use_rslora", "yes"},
            {"lora_bias", true},
            {"bias", "all"},
@@ -244,7 +244,8 @@ TEST(AdapterConfig, WhatWouldChangeResultsIsRefused) {
            {"rank_pattern", json::array({8})},
            {"rank_pattern", {{"q_(", 8}}},
            {"alpha_pattern", {{"q_proj", -1}}},
-           {"modules_to_save", json::array({"lm_head"})},
+           {"modules_to_save", json::array({"lm_head", "norm"})},
+           {"modules_to_save", "lm_head"},
            {"layers_to_transform", json::array({0, "1"})},
            {"layers_to_transform", -1},
            {"layer_replication", json::array({json::array({0, 2})})},
@@ -406,10 +407,10 @@ TEST(AdapterConfig, AllThatIsWrongIsListedAtOnce) {
   object["r"] = 0;
   object["target_modules"] = {"q_proj", 3};
   object["exclude_modules"] = 4;
-  object["use_dora"] = true;
+  object["use_qalora"] = true;
   std::string what = refusal([&] { parse_adapter_config(object.dump(), {.layers = 2}); });
   for (const char* part : {"r: found 0, expected an integer from 1", "target_modules: found 3",
-                           "exclude_modules: found 4", "use_dora\": found true, which is not"})
+                           "exclude_modules: found 4", "use_qalora\": found true, which is not"})
     EXPECT_THAT(what, HasSubstr(part));
   EXPECT_EQ(std::ranges::count(what, '\n'), 3) << what;
   TemporaryFolder folder;
@@ -473,13 +474,17 @@ TEST(AdapterConfig, GivesWhatIsNotSetAndAgreesWithWhatIs) {
   EXPECT_THAT(what, Not(HasSubstr("lora_alpha")));
 
   data::TemporaryFolder folder;
-  json dropping = json::parse(golden_config());
-  dropping["lora_dropout"] = 0.05;
-  folder.write("adapter_config.json", dropping.dump());
+  json other = json::parse(golden_config());
+  other.update({{"lora_dropout", 0.05},
+                {"use_dora", true},
+                {"modules_to_save", {"lm_head", "embed_tokens"}}});
+  folder.write("adapter_config.json", other.dump());
   config.load_adapter_path = folder / "";
-  EXPECT_THAT(refusal([&] { with_adapter(config); }),
-              HasSubstr("lora_dropout: found 0.05, expected 0"));
-  EXPECT_EQ(read_adapter_config(folder / "", {.layers = 2}).rank, 4);
+  config.origins = {{"load_adapter_path", "command line"}};
+  const Config going_on = with_adapter(config);
+  EXPECT_EQ(going_on.lora_dropout, 0.05);
+  EXPECT_TRUE(going_on.use_dora);
+  EXPECT_EQ(going_on.modules_to_save, std::vector<std::string>{"embed_tokens"});  // the two are one
 
   config.load_adapter_path = kGolden;
   EXPECT_THAT(refusal([&] { with_adapter(config); }), HasSubstr("adapter_config.json"));

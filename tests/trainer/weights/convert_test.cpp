@@ -395,7 +395,8 @@ TEST_P(MergedGoldens, ChangesTheWeightsItIsForAndRoundsThemOnce) {
 
 // Each module with its own rank and scale, some not at all.
 TEST(MergedVariants, GivePeftsLogits) {
-  for (const char* name : {"rslora", "patterns", "layers_to_transform"}) {
+  for (const char* name :
+       {"rslora", "patterns", "layers_to_transform", "dora", "modules_to_save"}) {
     Golden golden(std::string("lora_variants/") + name);
     TemporaryFolder temporary;
     const fs::path to = temporary / "to";

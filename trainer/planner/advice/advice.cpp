@@ -19,6 +19,7 @@
 namespace longshore::trainer {
 namespace {
 
+using offload::bytes_text;
 using offload::MemoryKind;
 
 // A part of the step time: for less, a setting that changes what is trained on is not advised.
@@ -199,8 +200,23 @@ class Adviser {
            .text = fmt::format("{} in host memory would {}", name, basis_.effect(-longer, ""))}};
     const bool is_one = home == &offload::Homes::optimizer;
     return {{.gain = -longer,
-             .text = fmt::format("{} in host memory {}", name,
-                                 basis_.effect(longer, is_one ? "s" : ""))}};
+             .text = fmt::format("{} in host memory {}; {}", name,
+                                 basis_.effect(longer, is_one ? "s" : ""), kept_on_device(home))}};
+  }
+
+  // What the same would take with that kept on the device.
+  std::string kept_on_device(Home home) const {
+    const RunSpec kept = basis_.spec().changed([&](Config& config) {
+      if (home == &offload::Homes::parameters) config.parameter_memory_host_offload = false;
+      if (home == &offload::Homes::gradients) config.gradient_memory_host_offload = false;
+      if (home != &offload::Homes::optimizer) return;
+      config.optimizer_memory_host_offload = false;
+      config.optimizer_compute = OptimizerCompute::device;
+    });
+    const MemoryByKind memory = analyze(plan_training(kept));
+    return fmt::format("kept on the device, device {}: fits: {}",
+                       bytes_text(memory[MemoryKind::device].peak_bytes),
+                       fits_text(basis_.room_for(memory)));
   }
 
   const AdviceBasis& basis_;

@@ -7,6 +7,7 @@
 #include "base/distinct.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "trainer/planner/advice/layers_on_device.h"
 #include "trainer/planner/advice/memory_suggestions.h"
 #include "trainer/planner/auto/auto_account.h"
 #include "trainer/planner/auto/auto_search_space.h"
@@ -41,9 +42,17 @@ AutoChoice choose_policy(const RunSpec& spec) {
 }
 
 ChosenPolicy with_chosen_policy(const RunSpec& spec) {
-  if (spec.config().remat_policy != offload::kAuto) return {.spec = spec, .account = ""};
-  const AutoChoice choice = choose_policy(spec);
-  return {.spec = spec.with(choice.chosen().config), .account = text(choice)};
+  ChosenPolicy chosen{.spec = spec, .account = ""};
+  if (spec.config().remat_policy == offload::kAuto) {
+    const AutoChoice choice = choose_policy(spec);
+    chosen = {.spec = spec.with(choice.chosen().config), .account = text(choice)};
+  }
+  chosen.spec = with_layers_on_device(chosen.spec);
+  const Config& config = chosen.spec.config();
+  if (!spec.config().parameter_layers_on_device)
+    chosen.account += fmt::format("parameter_layers_on_device auto: {} of {}\n",
+                                  *config.parameter_layers_on_device, config.model.layers);
+  return chosen;
 }
 
 PolicyPlan plan_chosen_policy(const RunSpec& asked) {

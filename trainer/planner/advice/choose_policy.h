@@ -17,11 +17,11 @@ AutoChoice choose_policy(const RunSpec& spec);
 
 struct ChosenPolicy {
   RunSpec spec;
-  std::string account;  // text() of the choice; "" if there was none to make
+  std::string account;  // of the choices; "" if there was none to make
 };
 
-// If the policy is `auto`, the run with the one that was chosen, otherwise the run itself. Throws
-// as choose_policy() does.
+// The run with the policy that was chosen, if it is `auto`, and with as many layers on the device
+// as then fit, if parameter_layers_on_device is. Throws as choose_policy() does.
 ChosenPolicy with_chosen_policy(const RunSpec& spec);
 
 // Plans the run under its policy or the chosen one. Throws as plan_policy() and choose_policy() do.

@@ -10,6 +10,7 @@
 #include "trainer/config/load_config.h"
 #include "trainer/config/profile_needs.h"
 #include "trainer/planner/advice/choose_policy.h"
+#include "trainer/planner/advice/layers_on_device.h"
 #include "trainer/planner/advice/plan_report.h"
 #include "trainer/planner/auto/auto_policy.h"
 
@@ -43,7 +44,7 @@ HardwarePlan plan_on(const Config& config, const Hardware& profile, const PlanQu
   if (!chosen)
     result.instead = "nothing that " + config.remat_policy + " may choose fits";
   else
-    result.plan = plan_policy(*chosen);
+    result.plan = plan_policy(with_layers_on_device(*chosen));
   return result;
 }
 

@@ -47,6 +47,7 @@ constexpr const char* kHomes[] = {"optimizer_memory_host_offload", "gradient_mem
 void set_layers(Config& config, int64_t layers) {
   config.model.layers = layers;
   if (config.offload_layers > layers) config.offload_layers.reset();
+  if (config.parameter_layers_on_device > layers) config.parameter_layers_on_device = layers;
 }
 
 const std::vector<Change>& changes() {
@@ -70,6 +71,13 @@ const std::vector<Change>& changes() {
        [](Config& c) { c.gradient_memory_host_offload = true; }},
       {kHomes[2], [](const Config& c, Target) { return !c.parameter_memory_host_offload; },
        [](Config& c) { c.parameter_memory_host_offload = true; }},
+      {"parameter_layers_on_device",
+       [](const Config& c, Target) {
+         return c.parameter_memory_host_offload && c.parameter_layers_on_device > 0;
+       },
+       [](Config& c) { c.parameter_layers_on_device = 0; },
+       [](Config& c, int64_t value) { c.parameter_layers_on_device = value; },
+       Place<int64_t>{&Config::parameter_layers_on_device, -1}},
       {"prefetch_layers", [](const Config& c, Target) { return c.prefetch_layers != 0; },
        [](Config& c) { c.prefetch_layers = 0; }},
       {"async_checkpointing",
@@ -138,7 +146,10 @@ MemoryByKind least_memory(const RunSpec& spec, const MemoryByKind& states) {
   MemoryByKind least = states;
   if (config.model.layers <= 2 * kMoreLayers) return least;
   auto of_layers = [&](int64_t layers) {
-    return memory_of(spec.changed([&](Config& one) { set_layers(one, layers); }));
+    return memory_of(spec.changed([&](Config& one) {
+      set_layers(one, layers);
+      one.parameter_layers_on_device = 0;
+    }));
   };
   const std::optional<MemoryByKind> of_few = of_layers(kFewLayers),
                                     of_more = of_layers(kMoreLayers);

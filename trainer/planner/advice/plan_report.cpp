@@ -133,12 +133,12 @@ std::string table(std::vector<const PolicyPlan*> plans, const CostQuestion& ques
 }
 
 std::string details(const PolicyPlan& plan, const CostQuestion& question) {
-  std::string result =
-      (plan.account.empty()
-           ? "remat_policy " + plan.policy +
-                 (keeps_all_in_less(plan.plans.options) ? kKeepsAllInLess : "") + "\n"
-           : plan.account + "\n") +
-      text(plan.memory);
+  std::string result;
+  if (plan.policy != offload::kAuto)
+    result += "remat_policy " + plan.policy +
+              (keeps_all_in_less(plan.plans.options) ? kKeepsAllInLess : "") + "\n";
+  if (!plan.account.empty()) result += plan.account + "\n";
+  result += text(plan.memory);
   if (const std::string mesh = mesh_text(plan.config()); !mesh.empty())
     result = mesh + "\n" + result;
   for (MemoryKind kind : offload::kMemoryKinds) result += peak_text(plan.plans.all(), kind);
@@ -196,8 +196,7 @@ nlohmann::ordered_json json(const PolicyPlan& plan, const CostQuestion& question
     if (cost.money) one["training_cost"] = *cost.money;
     if (cost.tokens_per_money) one["tokens_per_money"] = *cost.tokens_per_money;
   }
-  if (!plan.account.empty())
-    for (const auto& [key, value] : chosen_keys(plan.config())) one["chosen"][key] = value;
+  for (const auto& [key, value] : chosen_keys(plan.config())) one["chosen"][key] = value;
   one["memory"] = json(plan.memory);
   return one;
 }

@@ -29,6 +29,7 @@
 #include "trainer/step/learning_rate.h"
 #include "trainer/step/training_session.h"
 #include "trainer/weights/adapter.h"
+#include "trainer/weights/stored_formats.h"
 
 namespace longshore::trainer {
 namespace {
@@ -57,7 +58,8 @@ Workload make_workload(const std::string& name, const std::string& config,
       .config = load_config_for_policies(config, overrides, default_configs_directory()),
       .loaded = {}};
   require_decoder(workload.config);
-  workload.loaded = workload.config = with_devices(with_adapter(workload.config), 1);
+  workload.loaded = workload.config =
+      with_devices(with_stored_formats(with_adapter(workload.config)), 1);
   workload.config.dataset_type = DatasetType::synthetic;
   workload.config.enable_checkpointing = false;
   return workload;

@@ -41,6 +41,7 @@
 #include "trainer/weights/hf_folder.h"
 #include "trainer/weights/load_parameters.h"
 #include "trainer/weights/run_weights.h"
+#include "trainer/weights/stored_formats.h"
 #include "trainer/weights/text_files.h"
 
 namespace longshore::trainer {
@@ -55,6 +56,7 @@ const std::vector<std::string> kKeys{"dtype",
                                      "frozen_weight_dtype",
                                      "frozen_weight_double_quantization",
                                      "parameter_memory_host_offload",
+                                     "parameter_layers_on_device",
                                      "prefetch_layers",
                                      "allow_unknown_config_keys",
                                      "use_multimodal",
@@ -148,9 +150,12 @@ models::Model stored_model(const RunWeights& source, const DecoderConfig& model,
   models::Model stored = models::decoder(whole(model));
   std::optional<models::Quantization> how = frozen_quantization(config, model.dtype);
   if (!how && !config.origins.contains("frozen_weight_dtype")) how = source.frozen;
-  if (!how) return stored;
+  const auto formats = stored_formats(source.model, model);
+  const bool is_automatic = config.frozen_weight_dtype == FrozenWeightDtype::automatic;
+  if (!how && (!is_automatic || formats->empty())) return stored;
   set_trainable(stored, [](const std::string&) { return false; });
-  quantize_weights(stored, [&](const std::string&) { return how; });
+  const models::ChooseQuantization as_said = [&](const std::string&) { return how; };
+  quantize_weights(stored, how ? as_said : models::as_stored(*formats));
   return stored;
 }
 

@@ -43,6 +43,7 @@
 #include "trainer/weights/read_floats.h"
 #include "trainer/weights/saved_tensors.h"
 #include "trainer/weights/stored_as.h"
+#include "trainer/weights/stored_formats.h"
 
 namespace longshore::trainer {
 namespace {
@@ -67,8 +68,8 @@ const std::vector<std::string>& overridable_keys() {
     std::vector<std::string> names{"dtype", "backend", "frozen_weight_dtype",
                                    "frozen_weight_double_quantization"};
     std::ranges::copy(keys_of_gradients(), std::back_inserter(names));
-    names.insert(names.end(),
-                 {"parameter_memory_host_offload", "prefetch_layers", "allow_unknown_config_keys"});
+    names.insert(names.end(), {"parameter_memory_host_offload", "parameter_layers_on_device",
+                               "prefetch_layers", "allow_unknown_config_keys"});
     return names;
   }();
   return keys;
@@ -102,9 +103,8 @@ std::vector<float> token_losses(const std::vector<float>& logits,
   return losses;
 }
 
-std::string gradient_name(const std::string& parameter) {
-  return models::is_lora_weight(parameter) ? "grad_adapter." + peft_names(parameter)[0]
-                                           : "grad." + parameter;
+std::string gradient_name(const offload::Parameter& parameter, const std::string& tensor) {
+  return parameter.weight.of_adapter ? "grad_adapter." + peft_names(tensor)[0] : "grad." + tensor;
 }
 
 // A tensor of the file; its values are there after the run.
@@ -129,7 +129,9 @@ class Probe {
     if (model_.vision) model_.vision->images = inputs_.images;
     models::Model trained = models::decoder(model_);
     apply_mask(config, trained);
-    quantize_frozen(config, model_.dtype, trained);
+    Config storing = config;
+    storing.stored_formats = stored_formats(request.model, model_);
+    quantize_frozen(storing, model_.dtype, trained);
     layout_ = offload::lay_out(trained, layout_options(config));
     StepOptions options = step_options({config, target}, trained);
     options.optimizer.reset();
@@ -228,8 +230,8 @@ class Probe {
       const SavedTensors saved(layout_, in);
       for (const SavedTensor& tensor : saved.all())
         if (trains(tensor.parts[0]))
-          results[gradient_name(tensor.name)] = {tensor.shape,
-                                                 [=, this] { return gradient(tensor); }};
+          results[gradient_name(*tensor.parts[0].parameter, tensor.name)] = {
+              tensor.shape, [=, this] { return gradient(tensor); }};
     }
   }
 
