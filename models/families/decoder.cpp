@@ -109,6 +109,14 @@ Var batch_row_numbers(Trace& t, const DecoderConfig& c) {
 constexpr const char* kLayerNumber = "layer_number";
 const Type kOfLayerNumber{{1}, Dtype::float32};
 
+// What a module's adapter reads of x in the layer of that number.
+Var dropped_out(const DecoderConfig& c, Var x, Var layer, std::string_view module) {
+  return dropout(x, batch_row_numbers(*x.trace, c), layer,
+                 {.probability = c.lora.dropout,
+                  .seed = c.lora.dropout_seed,
+                  .sequence = random_sequence(module)});
+}
+
 // The linear layers of one module of the published model, mostly one, that read x.
 class Linears {
  public:
@@ -118,7 +126,9 @@ class Linears {
     const auto adapter = kind.adapters.find(module_);
     if (adapter == kind.adapters.end()) return;
     adapter_ = adapter->second;
-    adapted_ = dropped_out(x);
+    adapted_ = x;
+    if (c.lora.dropout > 0)
+      adapted_ = dropped_out(c, x, {x.trace, x.trace->program().find(kLayerNumber)}, module_);
     a_ = lora_a(*adapter_, adapted_, module_);
     of_a_ = lora_input(*adapter_, adapted_, a_);
   }
@@ -158,16 +168,6 @@ class Linears {
     return add(add(y, scale(dropped, -1)), own);
   }
 
-  // What the adapter reads.
-  Var dropped_out(Var x) const {
-    if (c_.lora.dropout == 0) return x;
-    Trace& t = *x.trace;
-    return dropout(x, batch_row_numbers(t, c_), {&t, t.program().find(kLayerNumber)},
-                   {.probability = c_.lora.dropout,
-                    .seed = c_.lora.dropout_seed,
-                    .sequence = random_sequence(module_)});
-  }
-
   // Which rows those of the layer `name` are, if they are not all of the module.
   std::optional<SavedSection> rows(const std::string& name, const std::string& ending) const {
     if (name == module_) return std::nullopt;
@@ -200,8 +200,10 @@ Var projection(const DecoderConfig& c, const LayerKind& kind, Var x, const Proje
 }
 
 // The embedding or the head, [V,C].
-Var vocabulary_weight(Trace& t, const DecoderConfig& c, const std::string& name) {
+Var vocabulary_weight(Trace& t, const DecoderConfig& c, const std::string& name,
+                      const std::optional<WeightAdapter>& adapter = {}) {
   Weight weight = kMatrix;
+  weight.adapter = adapter;
   weight.of_adapter = trains_with_adapters(c.lora, name);
   return t.weight(name, {{c.vocabulary, c.width}, c.dtype}, weight);
 }
@@ -640,38 +642,76 @@ Program decoder_layer(const DecoderConfig& c, const LayerKind& kind, const std::
   return t.finish();
 }
 
+// The product of a normed x [.., C] and the head's weight, with what an adapter adds.
+class HeadProduct {
+ public:
+  HeadProduct(const DecoderConfig& c, Var n) : c_(c), x_(scaled(n, 1 / c.logits_scaling)) {
+    Trace& t = *n.trace;
+    const std::string module = decoder_prefix(c) + kHeadModule;
+    if (c.tied_embeddings) {
+      w_ = embedding_weight(t, c);
+      return;
+    }
+    const auto adapter = adapter_of(c.lora, kHeadModule);
+    if (!adapter) {
+      w_ = vocabulary_weight(t, c, module + ".weight");
+      return;
+    }
+    const LoraProduct product{.rank = adapter->rank, .scale = c.lora.scale(*adapter)};
+    const WeightAdapter of_weight{
+        .a = lora_a_name(module), .b = lora_b_name(module), .scale = product.scale};
+    w_ = vocabulary_weight(t, c, module + ".weight", of_weight);
+    Var adapted = x_;
+    if (c.lora.dropout > 0)
+      adapted = dropped_out(c, x_, constant(t, kOfLayerNumber, static_cast<double>(c.layers)),
+                            kHeadModule);
+    of_a_ = lora_input(product, adapted, lora_a(product, adapted, module));
+    b_ = t.weight(lora_b_name(module), {{c.vocabulary, product.rank}, c.dtype},
+                  {.init = {Init::Kind::zeros}, .of_adapter = true});
+  }
+
+  Var logits() const {
+    Var y = linear(x_, w_);
+    if (of_a_) y = linear(*of_a_, b_, y);
+    return c_.logits_cap > 0 ? soft_cap(y, c_.logits_cap) : y;
+  }
+
+  Var loss(Var targets) const {
+    const LinearCrossEntropyOptions options{.soft_cap = c_.logits_cap};
+    return of_a_ ? linear_cross_entropy(*of_a_, b_, targets, options, FrozenLogits{x_, w_})
+                 : linear_cross_entropy(x_, w_, targets, options);
+  }
+
+ private:
+  const DecoderConfig& c_;
+  Var x_, w_, b_;
+  std::optional<Var> of_a_;  // what B reads, where there is an adapter
+};
+
 Program head(const DecoderConfig& c, const HeadOptions& options) {
   Trace t("head");
   Var x = t.input("decoder_output", {{c.batch, c.length, c.width}, c.dtype});  // [B,T,C]
-  auto weight = [&] {
-    return c.tied_embeddings ? embedding_weight(t, c)
-                             : vocabulary_weight(t, c, decoder_prefix(c) + "lm_head.weight");
-  };
-  auto logits = [&](Var n, Var w) {
-    Var y = linear(scaled(n, 1 / c.logits_scaling), w);
-    return c.logits_cap > 0 ? soft_cap(y, c.logits_cap) : y;
+  auto normed = [&](Var rows) {
+    return norm(c, rows, decoder_prefix(c) + "model.norm.weight", c.width);
   };
   if (options.head == Head::logits) {
-    Var rows = t.batch("rows", {{options.rows}, Dtype::int32});                             // [N]
-    Var n = norm(c, take_rows(x, rows), decoder_prefix(c) + "model.norm.weight", c.width);  // [N,C]
-    t.output(logits(n, weight()));                                                          // [N,V]
+    Var rows = t.batch("rows", {{options.rows}, Dtype::int32});     // [N]
+    t.output(HeadProduct(c, normed(take_rows(x, rows))).logits());  // [N,V]
     return t.finish();
   }
   Var targets =
       t.batch("targets", {{c.batch, c.length}, Dtype::int32}, {.value = kIgnoredTarget});  // [B,T]
-  Var n = norm(c, x, decoder_prefix(c) + "model.norm.weight", c.width);  // [B,T,C]
-  Var w = weight();
+  Var n = normed(x);  // [B,T,C]
+  const HeadProduct product(c, n);
   if (options.head == Head::hidden_states) {
     t.output(n);
-    t.output(logits(n, w));  // [B,T,V]
+    t.output(product.logits());  // [B,T,V]
     if (const auto& v = c.vision) {
       t.output(t.input("image_rows", {{v->images, v->image_tokens, c.width}, c.dtype}));
       t.output(t.input("tower", {{v->images, v->patches(), v->width}, c.dtype}));
     }
   }
-  t.output(
-      linear_cross_entropy(scaled(n, 1 / c.logits_scaling), w, targets, {.soft_cap = c.logits_cap}),
-      OutputRole::loss);
+  t.output(product.loss(targets), OutputRole::loss);
   return t.finish();
 }
 

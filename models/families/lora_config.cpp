@@ -41,6 +41,7 @@ std::vector<std::string> all_lora_targets() {
   for (const std::string& module : all_linear_modules()) targets.emplace_back(lora_target(module));
   for (const std::string& module : expert_modules(kMixtral.layer))
     targets.emplace_back(lora_target(module));
+  targets.emplace_back(kHeadModule);
   return targets;
 }
 

@@ -30,7 +30,7 @@ struct LoraModule {
 struct LoraConfig {
   int64_t rank = 0;  // 0: no adapter
   double alpha = 8;
-  std::vector<std::string> targets;  // last words of modules that have one in every layer
+  std::vector<std::string> targets;  // last words of modules that have one in every layer; lm_head
   bool rank_stabilized = false;      // rsLoRA
   // Whether each expert's gate, up and down have an adapter by themselves, as servers read them.
   // Else gate and up share their A, and adapters of all experts are one, as peft has them.
@@ -51,6 +51,9 @@ struct LoraConfig {
   bool operator==(const LoraConfig&) const = default;
 };
 
+// The embedding and the head, which saved_modules may name, and targets the head.
+inline constexpr const char *kEmbeddingModule = "embed_tokens", *kHeadModule = "lm_head";
+
 // "q_proj" for "self_attn.q_proj", "experts.down_proj" for "mlp.experts.down_proj": what targets
 // call a module.
 std::string_view lora_target(std::string_view module);
@@ -60,7 +63,7 @@ bool is_expert_target(std::string_view target);
 
 // What targets call the modules of adaptable_modules(), in their order.
 std::vector<std::string> lora_targets(const LayerTraits& layer, bool has_dense_layers = false);
-// Those of all families, each once.
+// Those of all families, each once, and the head.
 std::vector<std::string> all_lora_targets();
 
 // "model.layers.0.self_attn.q_proj" for layer 0 and "self_attn.q_proj": the name within the text
@@ -81,8 +84,6 @@ std::string lora_magnitudes_name(std::string_view module);
 bool is_lora_weight(std::string_view name);
 bool is_lora_b(std::string_view name);
 
-// What saved_modules may name: the embedding and the head.
-inline constexpr const char *kEmbeddingModule = "embed_tokens", *kHeadModule = "lm_head";
 // Whether the weight of that name trains where there are adapters: theirs, and those of
 // saved_modules.
 bool trains_with_adapters(const LoraConfig& config, std::string_view name);

@@ -239,7 +239,9 @@ std::vector<Key> make_config_keys() {
        "adapters' products are scaled by lora_alpha / lora_rank"},
       {"lora_targets", training,
        ListKey{&Config::lora_targets, "projections", models::all_lora_targets(), kAllLinear},
-       "projections that have an adapter; all-linear: all of a layer's, experts' among them"},
+       "projections that have an adapter, and lm_head; all-linear: all of a layer's, experts' "
+       "among "
+       "them"},
       {"use_rslora", training, FlagKey{&Config::use_rslora},
        "adapters' products are scaled by lora_alpha / sqrt(lora_rank) instead"},
       {"use_dora", training, FlagKey{&Config::use_dora},

@@ -11,16 +11,27 @@ bool has_dense_layers(const Config& config) {
          models::layers_with_experts(config.model) < config.model.layers;
 }
 
-std::vector<std::string> known_lora_targets(const Config& config) {
+namespace {
+
+std::vector<std::string> lora_targets_of_layers(const Config& config) {
   std::vector<std::string> targets =
       models::lora_targets(config.model.family->layer, has_dense_layers(config));
   if (config.model.experts == 0) std::erase_if(targets, models::is_expert_target);
   return targets;
 }
 
+}  // namespace
+
+std::vector<std::string> known_lora_targets(const Config& config) {
+  std::vector<std::string> targets = lora_targets_of_layers(config);
+  if (!config.model.tied_embeddings && !config.use_multimodal)
+    targets.emplace_back(models::kHeadModule);
+  return targets;
+}
+
 std::vector<std::string> lora_targets(const Config& config) {
   const bool is_all = config.lora_targets == std::vector<std::string>{kAllLinear};
-  return is_all ? known_lora_targets(config) : config.lora_targets;
+  return is_all ? lora_targets_of_layers(config) : config.lora_targets;
 }
 
 models::LoraConfig lora_config(const Config& config) {

@@ -20,7 +20,7 @@ std::vector<bool> windowed(const Config& config);
 // Whether some layers of the model have no experts.
 bool has_dense_layers(const Config& config);
 
-// The projections of the model's layers that can have an adapter.
+// The projections of the model's layers that can have an adapter, and the head, where it can.
 std::vector<std::string> known_lora_targets(const Config& config);
 // Those that have one: lora_targets, all-linear written out.
 std::vector<std::string> lora_targets(const Config& config);

@@ -226,6 +226,15 @@ void check_training(const Config& config) {
     refuse(config, "use_dora",
            "false with adapters on experts, as in peft; nearest: lora_targets without those of "
            "experts");
+  const std::vector<std::string> targets = lora_targets(config);
+  const bool adapts_head =
+      config.lora_rank > 0 && std::ranges::find(targets, models::kHeadModule) != targets.end();
+  if (adapts_head && config.use_dora)
+    refuse(config, "use_dora",
+           "false with an adapter on lm_head, whose logits never exist at once");
+  if (adapts_head && std::ranges::find(config.modules_to_save, models::kHeadModule) !=
+                         config.modules_to_save.end())
+    refuse(config, "modules_to_save", "lm_head only without an adapter on it");
   if (config.lora_rank > 0 && config.model.tied_embeddings &&
       std::ranges::find(config.modules_to_save, models::kHeadModule) !=
           config.modules_to_save.end())

@@ -155,6 +155,13 @@ Adapter::Adapter(const fs::path& folder, const offload::ParameterLayout& layout)
   for (const SavedTensor& tensor : tensors_.all())
     if (const std::string head = tied_head(layout, tensor.name); file_.contains(head))
       expected[head] = tensor.shape.sizes();
+  // peft keeps what an adapter on the head is for, too.
+  const std::string head = std::string(models::kHeadModule) + ".weight",
+                    kept = peft_names(std::string(models::kHeadModule) + ".base_layer.weight")[0];
+  if (const auto found = layout.by_name.find(head); found != layout.by_name.end() &&
+                                                    file_.contains(kept) &&
+                                                    layout.parameter(found->second).weight.adapter)
+    expected[kept] = layout.parameter(found->second).tensor_shape().sizes();
   try {
     check_adapter_tensors(file_.tensors(), expected);
   } catch (const DataError& error) {

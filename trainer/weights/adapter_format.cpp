@@ -108,6 +108,13 @@ class ConfigReader {
       if (!is_off(at(key)) && std::ranges::any_of(config.targets, models::is_expert_target))
         throw DataError(std::string(key) + ": found " + shown(at(key)) +
                         ", expected none with adapters on experts");
+    const bool adapts_head =
+        std::ranges::find(config.targets, models::kHeadModule) != config.targets.end();
+    if (adapts_head && config.has_magnitudes)
+      throw DataError("use_dora: found true, expected false with an adapter on lm_head");
+    if (adapts_head &&
+        std::ranges::find(config.saved_modules, models::kHeadModule) != config.saved_modules.end())
+      throw DataError("modules_to_save: found lm_head, expected it only without an adapter on it");
     check_scales(config, base);
     return config;
   }
@@ -249,19 +256,21 @@ class ConfigReader {
 
   // Products are scaled in float32.
   static void check_scales(const LoraConfig& config, const AdapterBase& base) {
-    const std::vector<std::string> names = base.adaptable_modules();
+    std::vector<std::string> names{models::kHeadModule};
     for (int layer = 0; layer < base.layers; ++layer)
-      for (const std::string& name : names) {
-        const auto module = adapter_of(config, models::lora_module_name(layer, name));
-        if (!module) continue;
-        const double scale = config.scale(*module);
-        if (!(scale >= std::numeric_limits<float>::min() &&
-              scale <= std::numeric_limits<float>::max()))
-          throw DataError(
-              fmt::format("lora_alpha: found {} for rank {}, expected a scale within "
-                          "what float32 can hold",
-                          module->alpha, module->rank));
-      }
+      for (const std::string& name : base.adaptable_modules())
+        names.push_back(models::lora_module_name(layer, name));
+    for (const std::string& name : names) {
+      const auto module = adapter_of(config, name);
+      if (!module) continue;
+      const double scale = config.scale(*module);
+      if (!(scale >= std::numeric_limits<float>::min() &&
+            scale <= std::numeric_limits<float>::max()))
+        throw DataError(
+            fmt::format("lora_alpha: found {} for rank {}, expected a scale within "
+                        "what float32 can hold",
+                        module->alpha, module->rank));
+    }
   }
 
   const json& object_;

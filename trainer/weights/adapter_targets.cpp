@@ -91,7 +91,8 @@ class ModulePattern {
 
 // Those of a decoder, by which others' expressions were meant, that are no projections of a layer.
 std::vector<std::string> other_modules(const AdapterBase& base) {
-  std::vector<std::string> modules{"lm_head", "model.embed_tokens", "model.norm"};
+  std::vector<std::string> modules{"model.embed_tokens", "model.norm"};
+  if (!base.may_adapt_head()) modules.emplace_back(models::kHeadModule);
   for (int layer = 0; layer < base.layers; ++layer)
     for (const char* name :
          {"self_attn", "self_attn.q_norm", "self_attn.k_norm", "mlp", "input_layernorm",
@@ -171,6 +172,7 @@ std::optional<std::vector<std::string>> targets_of_all_layers(
     if (count->second != base.layers * of_layer) return std::nullopt;
     targets.push_back(target);
   }
+  if (counts.contains(models::kHeadModule)) targets.emplace_back(models::kHeadModule);
   return targets;
 }
 
@@ -266,13 +268,19 @@ void set_targets(const AdapterTargets& said, const AdapterBase& base, LoraConfig
       throw DataError("target_modules: found " + module +
                       " among them, expected only modules of the language model; adapters of what "
                       "reads images are not supported");
-  if (targets.layers_to_transform.empty() || !targets.target_modules.expression.empty())
+  const bool is_anywhere =
+      targets.layers_to_transform.empty() || !targets.target_modules.expression.empty();
+  if (is_anywhere)
     for (const std::string& module : other_modules(base))
       if (found_as(module))
         throw DataError("target_modules: found " + module + " among them, expected only " +
                         join(known) + " of layers");
   config.modules.clear();
   config.per_expert = false;
+  if (base.may_adapt_head() && is_anywhere && found_as(models::kHeadModule))
+    config.modules[models::kHeadModule] = {
+        .rank = ranks.value(models::kHeadModule, config.rank),
+        .alpha = alphas.value(models::kHeadModule, config.alpha)};
   std::set<std::string, std::less<>> projections;
   auto add = [&](int layer, const std::string& module, const std::string& name) {
     config.modules[models::lora_module_name(layer, module)] = {
@@ -312,6 +320,8 @@ void set_targets(const AdapterTargets& said, const AdapterBase& base, LoraConfig
         "expected one rank and alpha, and the same modules in all layers");
   for (const std::string& target : known)
     if (projections.contains(target)) config.targets.push_back(target);
+  if (config.modules.contains(models::kHeadModule))
+    config.targets.emplace_back(models::kHeadModule);
 }
 
 }  // namespace longshore::trainer

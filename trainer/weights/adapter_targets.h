@@ -46,6 +46,8 @@ struct AdapterBase {
   bool has_tied_embeddings = false;
 
   bool reads_images() const { return tower_layers > 0; }
+  // Where it is a matrix of its own, by the name that peft has for it.
+  bool may_adapt_head() const { return !has_tied_embeddings && !reads_images(); }
   std::vector<std::string> linear_modules() const {
     return models::linear_modules(family->layer, has_dense_layers);
   }

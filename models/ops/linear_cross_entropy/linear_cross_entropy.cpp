@@ -3,6 +3,7 @@
 #include <cmath>
 #include <vector>
 
+#include "base/error.h"
 #include "models/ir/backward.h"
 #include "models/ir/infer.h"
 #include "models/ir/print.h"
@@ -20,23 +21,39 @@ void expect_operands(std::span<const Type> in, const char* op) {
          "targets are not one i32 a token");
 }
 
+void expect_frozen(std::span<const Type> in, int z, const char* op) {
+  if (z < 0) return;
+  const Type &input = in[z], &weight = in[z + 1];
+  expect(weight.shape.rank() == 2 && input.shape.back() == weight.shape[1] &&
+             weight.shape[0] == in[1].shape[0] && input.shape.rows() == in[0].shape.rows(),
+         op, "z [.., D] and U [V,D] do not fit");
+  expect(input.dtype == in[0].dtype && weight.dtype == in[0].dtype, op,
+         "z or U differs from x in dtype");
+}
+
 Types infer(const std::any& attrs, std::span<const Type> in) {
   const double soft_cap = linear_cross_entropy_attrs(attrs).soft_cap;
-  expect_inputs(in, 3, 3, "linear_cross_entropy");
+  expect_inputs(in, 3, 5, "linear_cross_entropy");
+  expect(in.size() != 4, "linear_cross_entropy", "z is there without U");
   expect(soft_cap >= 0 && std::isfinite(soft_cap), "linear_cross_entropy",
          "soft_cap is neither 0 nor positive and finite");
   expect_operands(in, "linear_cross_entropy");
+  expect_frozen(in, cross_entropy_operands(in.size(), nullptr).z, "linear_cross_entropy");
   return {scalar_loss(in[0].dtype)};
 }
 
 Types infer_grad(const std::any& any, std::span<const Type> in) {
-  expect_inputs(in, 4, 5, "linear_cross_entropy_grad");
+  const LinearCrossEntropyGradAttrs& attrs = linear_cross_entropy_grad_attrs(any);
+  const int frozen = attrs.has_frozen ? 2 : 0;
+  expect_inputs(in, 4 + frozen, 5 + frozen, "linear_cross_entropy_grad");
   expect_operands(in, "linear_cross_entropy_grad");
+  const CrossEntropyOperands at = cross_entropy_operands(in.size(), &attrs);
+  expect_frozen(in, at.z, "linear_cross_entropy_grad");
   Types out{in[0], scalar_loss(in[0].dtype)};
-  if (linear_cross_entropy_grad_attrs(any).weight_gradient)
-    out.push_back({in[1].shape, linear_cross_entropy_grad_attrs(any).weight_gradient_dtype});
-  expect(in.size() == 4 || (out.size() == 3 && in[4] == out[2]), "linear_cross_entropy_grad",
-         "the sum has another type than W's gradient");
+  if (attrs.weight_gradient) out.push_back({in[1].shape, attrs.weight_gradient_dtype});
+  expect(at.sum < 0 || (attrs.weight_gradient && in[at.sum] == out[at.dweight]),
+         "linear_cross_entropy_grad", "the sum has another type than W's gradient");
+  if (attrs.has_frozen) out.push_back(in[at.z]);
   return out;
 }
 
@@ -44,32 +61,50 @@ void vjp(Backward& backward, const Node& node) {
   ValueId x = node.in[0], weight = node.in[1];
   LinearCrossEntropyGradAttrs attrs{.soft_cap = linear_cross_entropy_attrs(node.attrs).soft_cap,
                                     .weight_gradient = backward.wants_gradient(weight),
-                                    .weight_gradient_dtype = backward.weight_gradient_dtype()};
+                                    .weight_gradient_dtype = backward.weight_gradient_dtype(),
+                                    .has_frozen = node.in.size() > 3};
   std::vector<ValueId> in{x, weight, node.in[2], backward.gradient(node.out[0])};
+  if (attrs.has_frozen) in.insert(in.end(), node.in.begin() + 3, node.in.end());
   if (attrs.weight_gradient)
     if (ValueId sum = backward.sum_so_far(weight)) in.push_back(sum);
+  const CrossEntropyOperands at = cross_entropy_operands(in.size(), &attrs);
   auto out = backward.emit(linear_cross_entropy_grad_op, attrs, std::move(in), x);
   backward.remakes(node.out[0], out[1]);
-  if (attrs.weight_gradient) backward.replace_sum(weight, out[2]);
+  if (attrs.weight_gradient) backward.replace_sum(weight, out[at.dweight]);
   if (backward.wants_gradient(x)) backward.contribute(x, out[0]);
+  if (!attrs.has_frozen) return;
+  if (backward.wants_gradient(node.in[4]))
+    throw InternalError("linear_cross_entropy: U is to have a gradient, which is not there");
+  if (backward.wants_gradient(node.in[3])) backward.contribute(node.in[3], out[at.dz]);
+}
+
+// The FLOPs of a product of all logits, by their number: of x and W, and of z and U.
+double flops_of_logits(std::span<const Type> in, int z) {
+  const auto width = static_cast<double>(in[1].shape[1] + (z < 0 ? 0 : in[z + 1].shape[1]));
+  return 2.0 * width;
 }
 
 Cost cost(const std::any&, std::span<const Type> in, std::span<const Type> out) {
   double logits = static_cast<double>(in[0].shape.rows()) * in[1].shape[0];
-  return {.flops = 2.0 * logits * in[1].shape[1], .bytes = operand_bytes(in, out) + 8 * logits};
+  const int z = cross_entropy_operands(in.size(), nullptr).z;
+  return {.flops = logits * flops_of_logits(in, z), .bytes = operand_bytes(in, out) + 8 * logits};
 }
 
 Cost cost_grad(const std::any& any, std::span<const Type> in, std::span<const Type> out) {
+  const LinearCrossEntropyGradAttrs& attrs = linear_cross_entropy_grad_attrs(any);
   double logits = static_cast<double>(in[0].shape.rows()) * in[1].shape[0];
-  double products = linear_cross_entropy_grad_attrs(any).weight_gradient ? 3 : 2;
-  return {.flops = products * 2.0 * logits * in[1].shape[1],
+  const int z = cross_entropy_operands(in.size(), &attrs).z;
+  const double of_weight = attrs.weight_gradient ? 2.0 * in[1].shape[1] : 0;
+  return {.flops = logits * (2 * flops_of_logits(in, z) + of_weight),
           .bytes = operand_bytes(in, out) + 16 * logits};
 }
 
 std::vector<Reuse> reuse_grad(const std::any& any, int inputs) {
+  const CrossEntropyOperands at =
+      cross_entropy_operands(static_cast<size_t>(inputs), &linear_cross_entropy_grad_attrs(any));
   std::vector<Reuse> choices{{.out = 0, .in = 0}};  // a chunk of x is read before its dx is written
-  if (inputs == 5 && linear_cross_entropy_grad_attrs(any).weight_gradient)
-    choices.push_back({.out = 2, .in = 4});
+  if (at.sum >= 0) choices.push_back({.out = at.dweight, .in = at.sum});
+  if (at.z >= 0) choices.push_back({.out = at.dz, .in = at.z});
   return choices;
 }
 
@@ -118,9 +153,25 @@ const Op linear_cross_entropy_grad_op{
                       linear_cross_entropy_grad_composed_workspace},
     .reference = {linear_cross_entropy_grad_composed}};
 
-Var linear_cross_entropy(Var x, Var weight, Var targets, const LinearCrossEntropyOptions& options) {
-  return x.trace->emit(linear_cross_entropy_op, LinearCrossEntropyAttrs{options.soft_cap},
-                       {x, weight, targets})[0];
+CrossEntropyOperands cross_entropy_operands(size_t inputs,
+                                            const LinearCrossEntropyGradAttrs* attrs) {
+  CrossEntropyOperands at;
+  if (!attrs) {
+    if (inputs > 3) at.z = 3;
+    return at;
+  }
+  if (attrs->has_frozen) at.z = 4;
+  if (inputs == (attrs->has_frozen ? 7 : 5)) at.sum = static_cast<int>(inputs) - 1;
+  if (attrs->weight_gradient) at.dweight = 2;
+  if (attrs->has_frozen) at.dz = attrs->weight_gradient ? 3 : 2;
+  return at;
+}
+
+Var linear_cross_entropy(Var x, Var weight, Var targets, const LinearCrossEntropyOptions& options,
+                         const std::optional<FrozenLogits>& beside) {
+  std::vector<Var> in{x, weight, targets};
+  if (beside) in.insert(in.end(), {beside->input, beside->weight});
+  return x.trace->emit(linear_cross_entropy_op, LinearCrossEntropyAttrs{options.soft_cap}, in)[0];
 }
 
 }  // namespace longshore::models

@@ -30,13 +30,18 @@ void run_chunks_composed(const KernelCall& call, double cap,
   int64_t tokens = x.size(0);
   int64_t chunk = chunk_tokens(chunk_size(call.target), tokens, weight.size(0));
   at::Tensor loss = at::zeros({}, x.options().dtype(wide));
-  at::Tensor dweight;
-  if (attrs && attrs->weight_gradient) {
-    dweight = tensor(call, call.out[2]);
-    if (call.in.size() == 5)
-      dweight.copy_(tensor(call, call.in[4]));
+  const CrossEntropyOperands at = cross_entropy_operands(call.in.size(), attrs);
+  at::Tensor dweight, z, z_weight;
+  if (at.dweight >= 0) {
+    dweight = tensor(call, call.out[at.dweight]);
+    if (at.sum >= 0)
+      dweight.copy_(tensor(call, call.in[at.sum]));
     else
       dweight.zero_();
+  }
+  if (at.z >= 0) {
+    z = matrix(call, call.in[at.z]);
+    z_weight = tensor(call, call.in[at.z + 1]);
   }
   for (int64_t begin = 0; begin < tokens; begin += chunk) {
     int64_t size = std::min(chunk, tokens - begin);
@@ -44,6 +49,7 @@ void run_chunks_composed(const KernelCall& call, double cap,
     at::Tensor target = targets.narrow(0, begin, size).to(at::kLong).unsqueeze(-1);
     at::Tensor trained = target.ne(kIgnoredTarget), index = target.clamp_min(0);
     at::Tensor logits = wide_product(call, x_chunk, weight.t(), wide);
+    if (z.defined()) logits.add_(wide_product(call, z.narrow(0, begin, size), z_weight.t(), wide));
     at::Tensor slope;
     if (cap > 0) {
       logits.div_(cap).tanh_();
@@ -62,6 +68,8 @@ void run_chunks_composed(const KernelCall& call, double cap,
     if (dweight.defined())
       dweight.add_(wide_product(call, narrow.t(), x_chunk, dweight.scalar_type()));
     matrix(call, call.out[0]).narrow(0, begin, size).copy_(at::mm(narrow, weight));
+    if (at.dz >= 0)
+      matrix(call, call.out[at.dz]).narrow(0, begin, size).copy_(at::mm(narrow, z_weight));
   }
   tensor(call, call.out[attrs ? 1 : 0]).copy_(loss);
 }
@@ -79,7 +87,8 @@ void linear_cross_entropy_grad_composed(const KernelCall& call) {
 int64_t linear_cross_entropy_composed_workspace(const std::any&, std::span<const Type> in,
                                                 std::span<const Type>) {
   int64_t v = in[1].shape[0], chunk = chunk_tokens(kChunkOnCuda, in[0].shape.rows(), v);
-  return 3 * chunk * v * size_bytes(Dtype::float32) + 64 * chunk + (1 << 20);
+  const int64_t frozen = in.size() > 4 ? 1 : 0;  // their logits, and in a gradient dz
+  return (3 + frozen) * chunk * v * size_bytes(Dtype::float32) + 64 * chunk + (1 << 20);
 }
 
 int64_t linear_cross_entropy_grad_composed_workspace(const std::any& any, std::span<const Type> in,
@@ -88,7 +97,9 @@ int64_t linear_cross_entropy_grad_composed_workspace(const std::any& any, std::s
   int64_t v = in[1].shape[0], chunk = chunk_tokens(kChunkOnCuda, in[0].shape.rows(), v);
   int64_t slopes = attrs.soft_cap > 0 ? 2 * chunk * v * size_bytes(Dtype::float32) : 0;
   int64_t dweight = attrs.weight_gradient ? out[2].bytes() : 0;
-  return linear_cross_entropy_composed_workspace(any, in, out) + slopes + dweight + in[0].bytes();
+  int64_t dz = attrs.has_frozen ? in[4].bytes() : 0;
+  return linear_cross_entropy_composed_workspace(any, in, out) + slopes + dweight + in[0].bytes() +
+         dz;
 }
 
 }  // namespace longshore::models

@@ -29,7 +29,7 @@ int64_t chunk_tokens(const ChunkSize& size, int64_t tokens, int64_t vocabulary) 
 }
 
 CrossEntropyProducts cross_entropy_products(const Type& x, const Type& weight, Dtype gradient,
-                                            int64_t tokens) {
+                                            int64_t tokens, Into logits) {
   int64_t v = weight.shape[0], c = weight.shape[1];
   CrossEntropyProducts p;
   p.logits = {.m = tokens,
@@ -37,7 +37,8 @@ CrossEntropyProducts cross_entropy_products(const Type& x, const Type& weight, D
               .k = c,
               .ab = x.dtype,
               .c = Dtype::float32,
-              .b_layout = Layout::transposed};
+              .b_layout = Layout::transposed,
+              .into = logits};
   p.dx = {.m = tokens, .n = c, .k = v, .ab = x.dtype, .c = x.dtype};
   p.dweight_first = {
       .m = v, .n = c, .k = tokens, .ab = x.dtype, .c = gradient, .a_layout = Layout::transposed};
@@ -46,12 +47,17 @@ CrossEntropyProducts cross_entropy_products(const Type& x, const Type& weight, D
   return p;
 }
 
+CrossEntropyProducts frozen_products(std::span<const Type> in, int z, int64_t tokens) {
+  return cross_entropy_products(in[z], in[z + 1], Dtype::float32, tokens);
+}
+
 CrossEntropyWorkspace cross_entropy_workspace(std::span<const Type> in,
                                               const LinearCrossEntropyGradAttrs* attrs,
                                               const ChunkSize& chunk_size,
                                               ScratchBytes scratch_bytes) {
   const int64_t tokens = in[0].shape.rows(), v = in[1].shape[0];
-  const bool has_sum = in.size() == 5;
+  const CrossEntropyOperands at = cross_entropy_operands(in.size(), attrs);
+  const bool has_sum = at.sum >= 0;
   CrossEntropyWorkspace l{};
   l.chunk = chunk_tokens(chunk_size, tokens, v);
   l.dlogits = l.logits + aligned(l.chunk * v * size_bytes(Dtype::float32));
@@ -67,13 +73,18 @@ CrossEntropyWorkspace cross_entropy_workspace(std::span<const Type> in,
   auto need = [&](const Matmul& matmul) { scratch = std::max(scratch, scratch_bytes(matmul)); };
   auto products_of = [&](int64_t size) {
     return cross_entropy_products(in[0], in[1],
-                                  attrs ? attrs->weight_gradient_dtype : Dtype::float32, size);
+                                  attrs ? attrs->weight_gradient_dtype : Dtype::float32, size,
+                                  at.z >= 0 ? Into::add : Into::overwrite);
   };
   for (int64_t group : sizes_of_parts(tokens, l.group)) {
-    for (int64_t chunk : sizes_of_parts(group, l.chunk)) need(products_of(chunk).logits);
+    for (int64_t chunk : sizes_of_parts(group, l.chunk)) {
+      if (at.z >= 0) need(frozen_products(in, at.z, chunk).logits);
+      need(products_of(chunk).logits);
+    }
     if (!attrs) continue;
     const CrossEntropyProducts p = products_of(group);
     need(p.dx);
+    if (at.z >= 0) need(frozen_products(in, at.z, group).dx);
     if (!attrs->weight_gradient) continue;
     if (!has_sum && group == l.group) need(p.dweight_first);
     if (has_sum || tokens > l.group) need(p.dweight);

@@ -47,7 +47,10 @@ struct CrossEntropyProducts {
 };
 
 CrossEntropyProducts cross_entropy_products(const Type& x, const Type& weight, Dtype gradient,
-                                            int64_t tokens);
+                                            int64_t tokens, Into logits = Into::overwrite);
+
+// Those of z and U, whose logits come first: then those of x and W are added to them.
+CrossEntropyProducts frozen_products(std::span<const Type> in, int z, int64_t tokens);
 
 // The workspace, cut into its parts at these offsets, and the tokens of a chunk, which has its
 // logits at a time, and of a group of chunks, which has their gradients. Those that are float32

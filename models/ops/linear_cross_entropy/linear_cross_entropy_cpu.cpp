@@ -89,12 +89,15 @@ LONGSHORE_SIMD void cross_entropy_rows(float* logits, const int32_t* targets, fl
 struct Gradients {
   void* dx;
   void* dweight;  // null when W is frozen
+  void* dz;       // null where there is no z
   bool has_sum;   // dweight holds something already
   float scale;
 };
 
-float run_chunks(const KernelCall& call, const CrossEntropyWorkspace& l, double soft_cap,
+// `z`: the number of that input; -1 where there is none.
+float run_chunks(const KernelCall& call, const CrossEntropyWorkspace& l, double soft_cap, int z,
                  Dtype gradient, const Gradients* grads) {
+  const std::vector<Type> in = types_of(call.in);
   const Type &x = call.in[0].type, &weight = call.in[1].type;
   int64_t tokens = x.shape.rows(), v = weight.shape[0], c = weight.shape[1];
   int64_t element = size_bytes(x.dtype);
@@ -107,8 +110,13 @@ float run_chunks(const KernelCall& call, const CrossEntropyWorkspace& l, double 
 
   for (int64_t begin = 0; begin < tokens; begin += l.chunk) {
     int64_t size = std::min(l.chunk, tokens - begin);
-    CrossEntropyProducts p = cross_entropy_products(x, weight, gradient, size);
+    CrossEntropyProducts p =
+        cross_entropy_products(x, weight, gradient, size, z < 0 ? Into::overwrite : Into::add);
     const std::byte* x_chunk = call.in[0].as<std::byte>() + begin * c * element;
+    const int64_t z_offset = z < 0 ? 0 : begin * in[z].shape.back() * element;
+    if (z >= 0)
+      run(frozen_products(in, z, size).logits, call.in[z].as<std::byte>() + z_offset,
+          call.in[z + 1].data, logits, scratch);
     run(p.logits, x_chunk, call.in[1].data, logits, scratch);
     with_float_type(x.dtype, [&]<class T>(T) {
       T* dlogits = !grads
@@ -126,6 +134,9 @@ float run_chunks(const KernelCall& call, const CrossEntropyWorkspace& l, double 
             grads->dweight, scratch);
       run(p.dx, dlogits, call.in[1].data, static_cast<std::byte*>(grads->dx) + begin * c * element,
           scratch);
+      if (z >= 0)
+        run(frozen_products(in, z, size).dx, dlogits, call.in[z + 1].data,
+            static_cast<std::byte*>(grads->dz) + z_offset, scratch);
     });
   }
   double total = 0;
@@ -153,21 +164,24 @@ int64_t linear_cross_entropy_grad_cpu_workspace(const std::any& attrs, std::span
 void linear_cross_entropy_cpu(const KernelCall& call) {
   CrossEntropyWorkspace l = workspace_cpu(types_of(call.in), nullptr);
   *call.out[0].as<float>() =
-      run_chunks(call, l, linear_cross_entropy_attrs(call.attrs).soft_cap, Dtype::float32, nullptr);
+      run_chunks(call, l, linear_cross_entropy_attrs(call.attrs).soft_cap,
+                 cross_entropy_operands(call.in.size(), nullptr).z, Dtype::float32, nullptr);
 }
 
 void linear_cross_entropy_grad_cpu(const KernelCall& call) {
   const LinearCrossEntropyGradAttrs& attrs = linear_cross_entropy_grad_attrs(call.attrs);
-  bool has_sum = call.in.size() == 5;
+  const CrossEntropyOperands at = cross_entropy_operands(call.in.size(), &attrs);
+  bool has_sum = at.sum >= 0;
   CrossEntropyWorkspace l = workspace_cpu(types_of(call.in), &attrs);
-  if (has_sum && call.in[4].data != call.out[2].data)
-    std::memcpy(call.out[2].data, call.in[4].data, call.out[2].type.bytes());
+  if (has_sum && call.in[at.sum].data != call.out[at.dweight].data)
+    std::memcpy(call.out[at.dweight].data, call.in[at.sum].data, call.out[at.dweight].type.bytes());
   Gradients grads{.dx = call.out[0].data,
-                  .dweight = attrs.weight_gradient ? call.out[2].data : nullptr,
+                  .dweight = at.dweight < 0 ? nullptr : call.out[at.dweight].data,
+                  .dz = at.dz < 0 ? nullptr : call.out[at.dz].data,
                   .has_sum = has_sum,
                   .scale = *call.in[3].as<float>()};
   *call.out[1].as<float>() =
-      run_chunks(call, l, attrs.soft_cap, attrs.weight_gradient_dtype, &grads);
+      run_chunks(call, l, attrs.soft_cap, at.z, attrs.weight_gradient_dtype, &grads);
 }
 
 }  // namespace longshore::models

@@ -19,7 +19,9 @@ void run_chunks_own(const KernelCall& call, double cap, const LinearCrossEntropy
   const Type &x = call.in[0].type, &weight = call.in[1].type;
   const int64_t tokens = x.shape.rows(), v = weight.shape[0], c = weight.shape[1];
   const int64_t element = size_bytes(x.dtype);
-  const bool has_sum = call.in.size() == 5;
+  const std::vector<Type> in = types_of(call.in);
+  const CrossEntropyOperands of = cross_entropy_operands(call.in.size(), attrs);
+  const bool has_sum = of.sum >= 0, has_frozen = of.z >= 0;
   const Dtype gradient = attrs ? attrs->weight_gradient_dtype : Dtype::float32;
   const CrossEntropyWorkspace l = workspace_cuda(types_of(call.in), attrs);
   auto at = [&](int64_t offset) { return call.workspace.data() + offset; };
@@ -34,8 +36,14 @@ void run_chunks_own(const KernelCall& call, double cap, const LinearCrossEntropy
     const int64_t end = std::min(begin + l.group, tokens);
     for (int64_t token = begin; token < end; token += l.chunk) {
       const int64_t rows = std::min(l.chunk, end - token);
-      multiply(cross_entropy_products(x, weight, gradient, rows).logits, x_from(token),
-               call.in[1].data, nullptr, at(l.logits));
+      if (has_frozen)
+        multiply(frozen_products(in, of.z, rows).logits,
+                 call.in[of.z].as<std::byte>() + token * in[of.z].shape.back() * element,
+                 call.in[of.z + 1].data, nullptr, at(l.logits));
+      multiply(cross_entropy_products(x, weight, gradient, rows,
+                                      has_frozen ? Into::add : Into::overwrite)
+                   .logits,
+               x_from(token), call.in[1].data, has_frozen ? at(l.logits) : nullptr, at(l.logits));
       launch_rows({.rows = rows,
                    .vocabulary = v,
                    .logits = reinterpret_cast<float*>(at(l.logits)),
@@ -53,13 +61,16 @@ void run_chunks_own(const KernelCall& call, double cap, const LinearCrossEntropy
     if (attrs->weight_gradient) {
       const bool adds = begin > 0 || has_sum;
       multiply(adds ? p.dweight : p.dweight_first, dlogits, x_from(begin),
-               begin > 0 ? call.out[2].data
-               : has_sum ? call.in[4].data
+               begin > 0 ? call.out[of.dweight].data
+               : has_sum ? call.in[of.sum].data
                          : nullptr,
-               call.out[2].data);
+               call.out[of.dweight].data);
     }
     multiply(p.dx, dlogits, call.in[1].data, nullptr,
              call.out[0].as<std::byte>() + begin * c * element);
+    if (has_frozen)
+      multiply(frozen_products(in, of.z, end - begin).dx, dlogits, call.in[of.z + 1].data, nullptr,
+               call.out[of.dz].as<std::byte>() + begin * in[of.z].shape.back() * element);
   }
   launch_total({tokens, losses, call.out[attrs ? 1 : 0].as<float>()}, call.stream);
 }

@@ -15,7 +15,17 @@ struct LinearCrossEntropyGradAttrs {
   double soft_cap;
   bool weight_gradient;
   Dtype weight_gradient_dtype;
+  bool has_frozen;  // logits beside, of z and U
 };
+
+// Where operands are. Those that are not there: -1.
+struct CrossEntropyOperands {
+  int z = -1, sum = -1;       // inputs; U follows z
+  int dweight = -1, dz = -1;  // outputs
+};
+// No attrs: of the loss alone.
+CrossEntropyOperands cross_entropy_operands(size_t inputs,
+                                            const LinearCrossEntropyGradAttrs* attrs);
 
 inline const LinearCrossEntropyAttrs& linear_cross_entropy_attrs(const std::any& attrs) {
   return std::any_cast<const LinearCrossEntropyAttrs&>(attrs);

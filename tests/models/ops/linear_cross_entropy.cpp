@@ -1,5 +1,7 @@
 #include "models/ops/linear_cross_entropy/linear_cross_entropy.h"
 
+#include <ATen/ops/cat.h>
+
 #include "models/ir/add.h"
 #include "models/ir/trace.h"
 #include "models/ops/embedding/embedding.h"
@@ -72,6 +74,35 @@ OpCase tied_cross_entropy_case(int64_t b, int64_t t, int64_t c, int64_t vocabula
           .adjust = {}};
 }
 
+// A frozen head beside an adapter's part, both of what is read elsewhere too.
+OpCase adapted_cross_entropy_case(int64_t b, int64_t t, int64_t c, int64_t rank, int64_t vocabulary,
+                                  double cap = 0) {
+  return {.name = named("linear_cross_entropy, adapted", b, t, c, rank, vocabulary),
+          .trace =
+              [=](Dtype dtype) {
+                Trace trace("adapted");
+                Var x = trace.input("x", {{b, t, rank}, dtype});
+                Var z = trace.input("z", {{b, t, c}, dtype});
+                Var w = trace.weight("w", {{vocabulary, rank}, dtype}, kTrained);
+                Var u = trace.weight("u", {{vocabulary, c}, dtype},
+                                     {.trainable = Trainable::no, .never_trains = true});
+                Var loss = linear_cross_entropy(x, w, trace.batch("targets", ints({b, t})),
+                                                {.soft_cap = cap}, FrozenLogits{z, u});
+                trace.output(loss, OutputRole::loss);
+                trace.output(swiglu(z, z));
+                return trace.finish();
+              },
+          .integers = {{"targets", targets(b, t, vocabulary)}},
+          .plain =
+              [=](const Tensors& in) {
+                const at::Tensor x = at::cat({in.at("x"), in.at("z")}, -1),
+                                 w = at::cat({in.at("w"), in.at("u").detach()}, -1);
+                return std::vector{plain::cross_entropy(x, w, in.at("targets"), cap),
+                                   plain::swiglu(in.at("z"), in.at("z"))};
+              },
+          .adjust = {}};
+}
+
 template <Emulated emulated>
 void emulate_loss(const KernelCall& call) {
   run_linear_cross_entropy(call, emulate_product,
@@ -90,7 +121,7 @@ std::vector<OpCase> small() {
       cross_entropy_case(1, 1, 3, 5),           cross_entropy_case(2, 6, 5, 11),
       cross_entropy_case(2, 270, 3, 9001),  // 256 tokens a chunk
       cross_entropy_case(2, 6, 5, 11, 1.5),     tied_cross_entropy_case(2, 4, 3, 7),
-      tied_cross_entropy_case(1, 300, 3, 8200),
+      tied_cross_entropy_case(1, 300, 3, 8200), adapted_cross_entropy_case(2, 6, 5, 2, 11, 1.5),
   };
 }
 
@@ -103,6 +134,8 @@ std::vector<OpCase> large() {
       cross_entropy_case(1, 5, 33, 33, 2),
       cross_entropy_case(2, 410, 24, 2600, 5),  // chunks of 800, 20
       tied_cross_entropy_case(3, 300, 48, 5000),
+      adapted_cross_entropy_case(3, 300, 48, 8, 5000),
+      adapted_cross_entropy_case(2, 410, 24, 3, 2600, 5),
   };
 }
 

@@ -279,7 +279,7 @@ TEST(AdapterConfig, WhatWouldChangeResultsIsRefused) {
            {"target_modules", json::array({"norm"})},
            {"target_modules", json::array({"wte"})},
            {"target_modules", json::array()},
-           {"target_modules", json::array({"lm_head"})},
+           {"target_modules", json::array({"embed_tokens"})},
            {"target_modules", json::array({"q_proj", 1})},
            {"target_modules", nullptr}}) {
     std::string what = with(key, value);
@@ -302,6 +302,8 @@ TEST(AdapterConfig, TargetsAreFoundAsPeftFindsThem) {
           text += fmt::format("{}.{}={}/{} ", layer, models::lora_target(module), found->rank,
                               found->alpha);
       }
+    if (const auto head = adapter_of(config, models::kHeadModule))
+      text += fmt::format("lm_head={}/{} ", head->rank, head->alpha);
     // What is written reads as the same.
     EXPECT_EQ(
         parse_adapter_config(write_adapter_config(config, models::kLlama, ""), {.layers = 12}),
@@ -319,7 +321,10 @@ TEST(AdapterConfig, TargetsAreFoundAsPeftFindsThem) {
   EXPECT_EQ(modules({{"target_modules", {"self_attn.q_proj", "c_attn"}}}), q);
   EXPECT_EQ(modules({{"target_modules", R"(.*\.q_proj)"}}), q);
   EXPECT_EQ(modules({{"target_modules", "all-linear"}}),
-            modules({{"target_modules", models::all_lora_targets()}}));
+            modules({{"target_modules", models::lora_targets(models::kLlama.layer)}}));
+  EXPECT_EQ(modules({{"target_modules", {"lm_head", "q_proj"}}}), q + "lm_head=4/8 ");
+  EXPECT_EQ(modules({{"target_modules", "lm_head|.*q_proj"}, {"rank_pattern", {{"lm_head", 2}}}}),
+            q + "lm_head=2/8 ");
   EXPECT_EQ(
       modules({{"target_modules", "all-linear"}, {"exclude_modules", {"mlp.up_proj", "o_proj"}}}),
       all({"q_proj", "k_proj", "v_proj", "gate_proj", "down_proj"}, "4/8"));

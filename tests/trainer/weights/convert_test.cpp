@@ -396,7 +396,7 @@ TEST_P(MergedGoldens, ChangesTheWeightsItIsForAndRoundsThemOnce) {
 // Each module with its own rank and scale, some not at all.
 TEST(MergedVariants, GivePeftsLogits) {
   for (const char* name :
-       {"rslora", "patterns", "layers_to_transform", "dora", "modules_to_save"}) {
+       {"rslora", "patterns", "layers_to_transform", "dora", "modules_to_save", "regex"}) {
     Golden golden(std::string("lora_variants/") + name);
     TemporaryFolder temporary;
     const fs::path to = temporary / "to";

@@ -245,13 +245,13 @@ TEST(QloraGoldens, EveryTensorIsPefts) {
 }
 
 // The variants: another scale; ranks and alphas of single modules; adapters in some layers;
-// magnitudes; modules that train beside them.
+// magnitudes; modules that train beside them; the head by a regular expression.
 INSTANTIATE_TEST_SUITE_P(Models, LoraGoldens,
                          testing::Values("lora_llama", "lora_gemma2", "lora_phi3", "lora_qwen3_moe",
                                          "lora_gpt_oss", "lora_llama4", "lora_variants/rslora",
                                          "lora_variants/patterns",
                                          "lora_variants/layers_to_transform", "lora_variants/dora",
-                                         "lora_variants/modules_to_save"),
+                                         "lora_variants/modules_to_save", "lora_variants/regex"),
                          [](const auto& info) {
                            return std::filesystem::path(info.param).filename().string();
                          });
