@@ -39,6 +39,7 @@
 #include "models/ops/scale.h"
 #include "models/ops/soft_cap.h"
 #include "models/ops/swiglu.h"
+#include "models/ops/token_rows/token_rows.h"
 #include "models/ops/weigh_rows.h"
 
 namespace longshore::models {
@@ -212,6 +213,15 @@ Var embedding_weight(Trace& t, const DecoderConfig& c) {
   return vocabulary_weight(t, c, decoder_prefix(c) + "model.embed_tokens.weight");
 }
 
+// The rows of tokens that train by themselves, where there are any.
+std::optional<Var> trained_rows(Trace& t, const DecoderConfig& c) {
+  const auto tokens = std::ssize(c.lora.trained_tokens);
+  if (tokens == 0) return std::nullopt;
+  return t.weight(trained_tokens_name(decoder_prefix(c) + "model.embed_tokens"),
+                  {{tokens, c.width}, c.dtype},
+                  {.decay = Decay::no, .init = kMatrix.init, .of_adapter = true});
+}
+
 // A table of rotations that layers read by its name, with "_cos" and "_sin".
 struct Rotation {
   std::string name;
@@ -295,6 +305,7 @@ Program embed(const DecoderConfig& c) {
   for (const auto& [name, dim, base, scaling, temperature] : rotations(c))
     tables.push_back(rope_table(positions, dim, base, scaling, temperature));
   Var x = embedding(tokens, embedding_weight(t, c), c.pad_token.value_or(-1));  // [B,T,C]
+  if (const auto rows = trained_rows(t, c)) x = token_rows(x, tokens, *rows, c.lora.trained_tokens);
   if (traits(c).scales_embeddings) x = scale(x, std::sqrt(static_cast<double>(c.width)));
   x = scaled(x, c.embedding_multiplier);
   if (const auto& v = c.vision; v && v->reads_images()) {
@@ -650,6 +661,8 @@ class HeadProduct {
     const std::string module = decoder_prefix(c) + kHeadModule;
     if (c.tied_embeddings) {
       w_ = embedding_weight(t, c);
+      if (const auto rows = trained_rows(t, c))
+        w_ = replace_token_rows(w_, *rows, c.lora.trained_tokens);
       return;
     }
     const auto adapter = adapter_of(c.lora, kHeadModule);

@@ -9,7 +9,8 @@ namespace longshore::models {
 namespace {
 
 constexpr std::string_view kA = ".lora_A.weight", kB = ".lora_B.weight",
-                           kMagnitudes = ".lora_magnitude_vector", kExperts = "experts.";
+                           kMagnitudes = ".lora_magnitude_vector", kExperts = "experts.",
+                           kTokens = ".token_adapter.trainable_tokens_delta";
 
 }  // namespace
 
@@ -73,8 +74,15 @@ std::string lora_magnitudes_name(std::string_view module) {
 }
 
 bool is_lora_weight(std::string_view name) {
-  return name.ends_with(kA) || is_lora_b(name) || name.ends_with(kMagnitudes);
+  return name.ends_with(kA) || is_lora_b(name) || name.ends_with(kMagnitudes) ||
+         is_trained_tokens(name);
 }
+
+std::string trained_tokens_name(std::string_view embedding_module) {
+  return std::string(embedding_module).append(kTokens);
+}
+
+bool is_trained_tokens(std::string_view name) { return name.ends_with(kTokens); }
 
 bool trains_with_adapters(const LoraConfig& config, std::string_view name) {
   if (is_lora_weight(name)) return true;

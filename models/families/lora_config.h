@@ -41,6 +41,9 @@ struct LoraConfig {
   bool has_magnitudes = false;  // DoRA
   // The embedding and the head, as far as they train beside the adapters: by their modules' names.
   std::vector<std::string> saved_modules = {};
+  // Tokens whose rows of the embedding train beside them, each once; of a head that is the
+  // embedding theirs too.
+  std::vector<int64_t> trained_tokens = {};
   // Where adapters are not alike in all layers: those that there are, by the full names of modules
   // ("model.layers.0.self_attn.q_proj"). Then rank and alpha are what most may have, and targets
   // are the projections that have one in some layer.
@@ -83,6 +86,10 @@ std::string lora_b_name(std::string_view module);
 std::string lora_magnitudes_name(std::string_view module);
 bool is_lora_weight(std::string_view name);
 bool is_lora_b(std::string_view name);
+
+// The rows of trained_tokens, by the module's name that has the embedding.
+std::string trained_tokens_name(std::string_view embedding_module);
+bool is_trained_tokens(std::string_view name);
 
 // Whether the weight of that name trains where there are adapters: theirs, and those of
 // saved_modules.

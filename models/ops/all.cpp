@@ -34,6 +34,7 @@
 #include "models/ops/square_sum/square_sum.h"
 #include "models/ops/sum.h"
 #include "models/ops/swiglu.h"
+#include "models/ops/token_rows/token_rows.h"
 #include "models/ops/update/adamw.h"
 #include "models/ops/update/lion.h"
 #include "models/ops/update/sgd.h"
@@ -98,6 +99,8 @@ std::span<const Op* const> all_ops() {
       &pooled_balance_loss_op,
       &pooled_balance_loss_grad_op,
       &replace_rows_op,
+      &replace_token_rows_op,
+      &replace_token_rows_grad_op,
       &rms_norm_op,
       &rms_norm_grad_op,
       &rope_op,
@@ -125,6 +128,8 @@ std::span<const Op* const> all_ops() {
       &swiglu_grad_op,
       &take_columns_op,
       &take_rows_op,
+      &token_rows_op,
+      &token_rows_grad_op,
       &weigh_rows_op,
       &weigh_rows_grad_op,
   };

@@ -114,6 +114,7 @@ struct Config {
   double lora_dropout = 0;
   double loraplus_lr_ratio = 1;
   std::vector<std::string> modules_to_save;
+  std::vector<std::string> trainable_token_indices;
   bool lora_per_expert = false;
   // No key: of load_adapter_path, where the keys cannot say which modules have adapters of which
   // size (see models::LoraConfig). with_adapter() fills it in.

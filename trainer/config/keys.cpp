@@ -250,6 +250,9 @@ std::vector<Key> make_config_keys() {
        ListKey{
            &Config::modules_to_save, "modules", {models::kEmbeddingModule, models::kHeadModule}},
        "train beside the adapters, all of them, and are saved with those"},
+      {"trainable_token_indices", training,
+       ListKey{&Config::trainable_token_indices, "tokens' numbers", {}},
+       "tokens whose rows of the embedding train beside the adapters, and are saved with those"},
       {"lora_dropout", training, below_one(&Config::lora_dropout),
        "probability with which numbers that an adapter reads drop out in training"},
       {"loraplus_lr_ratio", training, above(0, &Config::loraplus_lr_ratio),

@@ -1,8 +1,14 @@
 #include "trainer/config/model_keys.h"
 
+#include <algorithm>
+#include <optional>
+
 #include "base/error.h"
+#include "base/integer.h"
+#include "base/printable.h"
 #include "models/families/decoder_config.h"
 #include "models/families/family.h"
+#include "trainer/config/key_values.h"
 
 namespace longshore::trainer {
 
@@ -34,6 +40,22 @@ std::vector<std::string> lora_targets(const Config& config) {
   return is_all ? lora_targets_of_layers(config) : config.lora_targets;
 }
 
+std::vector<int64_t> trained_tokens(const Config& config) {
+  std::vector<int64_t> tokens;
+  for (const std::string& text : config.trainable_token_indices) {
+    const std::optional<int64_t> token = integer<int64_t>(text);
+    if (!token || *token < 0 || *token >= config.model.vocabulary)
+      throw ConfigError(location(config, "trainable_token_indices") + ": found " + excerpt(text) +
+                        ", expected numbers of tokens from 0 to below " +
+                        described(config, "vocab_size"));
+    if (std::ranges::find(tokens, *token) != tokens.end())
+      throw ConfigError(location(config, "trainable_token_indices") + ": found " + excerpt(text) +
+                        " twice, expected each token once");
+    tokens.push_back(*token);
+  }
+  return tokens;
+}
+
 models::LoraConfig lora_config(const Config& config) {
   if (config.lora_rank == 0) return {};
   return {.rank = config.lora_rank,
@@ -45,6 +67,7 @@ models::LoraConfig lora_config(const Config& config) {
           .dropout_seed = static_cast<uint64_t>(config.seed),
           .has_magnitudes = config.use_dora,
           .saved_modules = config.modules_to_save,
+          .trained_tokens = trained_tokens(config),
           .modules = config.lora_modules};
 }
 

@@ -25,6 +25,9 @@ std::vector<std::string> known_lora_targets(const Config& config);
 // Those that have one: lora_targets, all-linear written out.
 std::vector<std::string> lora_targets(const Config& config);
 
+// trainable_token_indices. Throws ConfigError for what is no token.
+std::vector<int64_t> trained_tokens(const Config& config);
+
 // The adapters that the keys describe.
 models::LoraConfig lora_config(const Config& config);
 

@@ -229,6 +229,10 @@ void check_training(const Config& config) {
   const std::vector<std::string> targets = lora_targets(config);
   const bool adapts_head =
       config.lora_rank > 0 && std::ranges::find(targets, models::kHeadModule) != targets.end();
+  if (config.lora_rank > 0 && !trained_tokens(config).empty() &&
+      std::ranges::find(config.modules_to_save, models::kEmbeddingModule) !=
+          config.modules_to_save.end())
+    refuse(config, "trainable_token_indices", "none with embed_tokens among modules_to_save");
   if (adapts_head && config.use_dora)
     refuse(config, "use_dora",
            "false with an adapter on lm_head, whose logits never exist at once");

@@ -121,6 +121,10 @@ Config with_adapter(Config config) {
        adapter.has_magnitudes ? "true" : "false");
   take("modules_to_save", config.modules_to_save, adapter.saved_modules,
        join(config.modules_to_save), join(adapter.saved_modules));
+  std::vector<std::string> tokens;
+  for (const int64_t token : adapter.trained_tokens) tokens.push_back(std::to_string(token));
+  take("trainable_token_indices", config.trainable_token_indices, tokens,
+       join(config.trainable_token_indices), join(tokens));
   take("lora_dropout", config.lora_dropout, adapter.dropout, fmt::format("{}", config.lora_dropout),
        fmt::format("{}", adapter.dropout));
   take("lora_per_expert", config.lora_per_expert, adapter.per_expert,
@@ -164,9 +168,19 @@ Adapter::Adapter(const fs::path& folder, const offload::ParameterLayout& layout)
     expected[kept] = layout.parameter(found->second).tensor_shape().sizes();
   try {
     check_adapter_tensors(file_.tensors(), expected);
+    for (const SavedTensor& tensor : tensors_.all())
+      require_same(name_in_file(tensor.name), tied_head(layout, tensor.name));
   } catch (const DataError& error) {
     throw DataError(path_text(file_.path()) + ": is not this model's:\n  " + error.what());
   }
+}
+
+// peft trains a head that is the embedding by itself, unless it is told not to.
+void Adapter::require_same(const std::string& embedding, const std::string& head) const {
+  if (!file_.contains(head) || std::ranges::equal(file_.at(head).data, file_.at(embedding).data))
+    return;
+  throw DataError(in_quotes(head) + ": found other values than in " + in_quotes(embedding) +
+                  ", expected the same: embedding and head are one in this model");
 }
 
 // The first of its spellings where the file has none.

@@ -45,6 +45,7 @@ class Adapter {
 
  private:
   std::string name_in_file(const std::string& tensor) const;
+  void require_same(const std::string& embedding, const std::string& head) const;
   void read(const SavedRun& run, std::span<float> values) const;
 
   data::SafetensorsFile file_;

@@ -50,6 +50,7 @@ const std::set<std::string> kRead{"peft_type",
                                   "alpha_pattern",
                                   "use_dora",
                                   "modules_to_save",
+                                  "trainable_token_indices",
                                   "ensure_weight_tying"};
 
 bool is_off(const json& value) {
@@ -99,6 +100,7 @@ class ConfigReader {
     const AdapterTargets targets = read_targets();
     read_dropout(config);
     read_saved_modules(base, config);
+    read_trained_tokens(config);
     for (const auto& [key, value] : object_.items())
       if (!kRead.contains(key) && !kHarmless.contains(key) && !is_off(value))
         problems_.add(in_quotes(key) + ": found " + shown(value) + ", which is not supported");
@@ -160,6 +162,29 @@ class ConfigReader {
       add_problem("lora_dropout", value, "a number from 0 to below 1");
   }
 
+  // Of the embedding.
+  void read_trained_tokens(LoraConfig& config) {
+    const json& value = at("trainable_token_indices");
+    if (is_off(value)) return;
+    const bool is_by_module = value.is_object() && value.size() == 1 &&
+                              value.items().begin().key() == models::kEmbeddingModule;
+    const json& list = is_by_module ? value.items().begin().value() : value;
+    constexpr const char* kExpected = "a list of numbers of tokens, each once";
+    if (!list.is_array()) return add_problem("trainable_token_indices", value, kExpected);
+    for (const json& token : list) {
+      const bool is_token =
+          token.is_number_integer() && token >= 0 && token < models::kMaxVocabulary;
+      const int64_t number = is_token ? token.get<int64_t>() : -1;
+      if (!is_token ||
+          std::ranges::find(config.trained_tokens, number) != config.trained_tokens.end())
+        return add_problem("trainable_token_indices", token, kExpected);
+      config.trained_tokens.push_back(number);
+    }
+    if (std::ranges::find(config.saved_modules, models::kEmbeddingModule) !=
+        config.saved_modules.end())
+      add_problem("trainable_token_indices", value, "none with embed_tokens in modules_to_save");
+  }
+
   // Names are ends of modules' names.
   void read_saved_modules(const AdapterBase& base, LoraConfig& config) {
     const json& value = at("modules_to_save");
@@ -176,7 +201,7 @@ class ConfigReader {
     }
     if (base.has_tied_embeddings && !are_tied && found.size() == 1)
       add_problem("modules_to_save", value,
-                  R"("embed_tokens" and "lm_head" both: they are one in this model)");
+                  "ensure_weight_tying: true beside it: embedding and head are one in this model");
     if (base.has_tied_embeddings) found = {models::kEmbeddingModule};
     config.saved_modules.assign(found.begin(), found.end());
   }
@@ -333,6 +358,7 @@ std::string write_adapter_config(const LoraConfig& config, const models::Family&
   json object;
   object["base_model_name_or_path"] = base_model.empty() ? json() : json(base_model);
   object["bias"] = "none";
+  if (!config.saved_modules.empty() && has_tied_embeddings) object["ensure_weight_tying"] = true;
   object["fan_in_fan_out"] = false;
   object["inference_mode"] = true;
   object["init_lora_weights"] = true;
@@ -340,8 +366,6 @@ std::string write_adapter_config(const LoraConfig& config, const models::Family&
   object["lora_dropout"] = config.dropout;
   if (config.saved_modules.empty())
     object["modules_to_save"] = nullptr;
-  else if (has_tied_embeddings)
-    object["modules_to_save"] = {models::kEmbeddingModule, models::kHeadModule};
   else
     object["modules_to_save"] = config.saved_modules;
   object["peft_type"] = "LORA";
@@ -351,6 +375,7 @@ std::string write_adapter_config(const LoraConfig& config, const models::Family&
   if (!targets.parameters.empty()) object["target_parameters"] = targets.parameters;
   if (!config.modules.empty()) write_modules(config, reads_images, object);
   object["task_type"] = "CAUSAL_LM";
+  if (!config.trained_tokens.empty()) object["trainable_token_indices"] = config.trained_tokens;
   if (config.rank_stabilized) object["use_rslora"] = true;
   if (config.has_magnitudes) object["use_dora"] = true;
   return object.dump(2, ' ', false, json::error_handler_t::replace) + "\n";

@@ -90,18 +90,22 @@ void append_dequantized(const StoredWeights& weights, const data::SafetensorsInf
 class Merge {
  public:
   // All outlive it.
-  Merge(const fs::path& folder, const offload::ParameterLayout& layout,
-        const StoredWeights& weights)
-      : layout_(layout),
+  Merge(const fs::path& folder, const models::DecoderConfig& model,
+        const offload::ParameterLayout& layout, const StoredWeights& weights)
+      : embedding_(decoder_prefix(model) + "model.embed_tokens.weight"),
+        tokens_(model.lora.trained_tokens),
+        layout_(layout),
         saved_(layout, SavedIn::model),
         numbers_(weights, saved_),
         adapter_(folder, layout) {}
 
   // A module's bias stays as it is.
   bool changes(const std::string& name) const {
-    return has_any(name, [](const models::Weight& weight) {
-      return weight.adapter.has_value() || weight.of_adapter;
-    });
+    return has_any(name,
+                   [](const models::Weight& weight) {
+                     return weight.adapter.has_value() || weight.of_adapter;
+                   }) ||
+           (name == embedding_ && !tokens_.empty());
   }
 
   // Whether training had it in fewer bits.
@@ -121,6 +125,7 @@ class Merge {
                 return values;
               }
               read_base(parameter, first, values);
+              if (parameter.name == embedding_) put_token_rows(first, values);
               if (!parameter.weight.adapter) return values;
               auto factors = read.find(parameter.name);
               if (factors == read.end())
@@ -156,6 +161,19 @@ class Merge {
 
   void read_base(const Parameter& parameter, int64_t first, std::span<float> values) {
     numbers_.read(layout_.bucket(layout_.by_name.at(parameter.name)), parameter, first, values);
+  }
+
+  // Of elements of the embedding from `first` on, those of tokens that have rows of their own.
+  void put_token_rows(int64_t first, std::span<float> values) const {
+    for (size_t i = 0; i < tokens_.size(); ++i) {
+      const Parameter& rows = layout_.parameter(layout_.by_name.at(
+          models::trained_tokens_name(embedding_.substr(0, embedding_.rfind(".weight")))));
+      const int64_t width = rows.type.shape.back(), begin = tokens_[i] * width - first;
+      const auto [from, count] = offload::common({0, std::ssize(values)}, {begin, width});
+      if (count > 0)
+        adapter_.read(rows, static_cast<int64_t>(i) * width + from - begin,
+                      values.subspan(static_cast<size_t>(from), static_cast<size_t>(count)));
+    }
   }
 
   // Each row's magnitude by the length of the row's sum.
@@ -199,6 +217,8 @@ class Merge {
     return factors;
   }
 
+  std::string embedding_;
+  std::vector<int64_t> tokens_;
   const offload::ParameterLayout& layout_;
   SavedTensors saved_;
   StoredNumbers numbers_;
@@ -285,7 +305,7 @@ std::string convert(const Conversion& asked) {
       converted_infos(in_order(layout, weights), weights, conversion.dtype);
   std::optional<Merge> merge;
   if (has_adapter) {
-    merge.emplace(conversion.adapter, layout, weights);
+    merge.emplace(conversion.adapter, config.decoder, layout, weights);
     check_merged_dtypes(conversion.from, *merge, tensors);
   }
 

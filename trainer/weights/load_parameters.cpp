@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <mutex>
 #include <optional>
@@ -99,6 +100,20 @@ struct OpenedWeights {
   std::optional<Adapter> adapter;
 };
 
+// Rows of the embedding, from element `first` of trained_tokens' on.
+void read_token_rows(const OpenedWeights& opened, const DecoderConfig& model, int64_t first,
+                     std::span<float> values) {
+  const std::string embedding = decoder_prefix(model) + "model.embed_tokens.weight";
+  while (!values.empty()) {
+    const int64_t token = model.lora.trained_tokens[static_cast<size_t>(first / model.width)],
+                  within = first % model.width;
+    const auto count = std::min(values.size(), static_cast<size_t>(model.width - within));
+    opened.of_model.read(embedding, token * model.width + within, values.first(count));
+    values = values.subspan(count);
+    first += static_cast<int64_t>(count);
+  }
+}
+
 WeightSources sources(const Config& config) {
   return {.folder = config.load_parameters_path,
           .adapter = config.load_adapter_path,
@@ -138,6 +153,8 @@ std::string load_weights(const WeightSources& from, const DecoderConfig& model,
           return opened.adapter->read(parameter, first, values);
         if (parameter.weight.init.kind == models::Init::Kind::row_norms)
           return norms.read(parameter, first, fill_from_model, values, copy);
+        if (models::is_trained_tokens(parameter.name))
+          return read_token_rows(opened, model, first, values);
         if (models::is_lora_weight(parameter.name))
           return initial_values(parameter, from.seed, first, values);
         const data::NonFinite found =

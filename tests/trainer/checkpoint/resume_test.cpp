@@ -172,6 +172,7 @@ const std::vector<Kind> kKinds{
     {"lora_variants",
      {"lora_rank=2", "lora_dropout=0.3", "use_dora=true", "loraplus_lr_ratio=4",
       "modules_to_save=embed_tokens"}},
+    {"lora_tokens", {"lora_rank=2", "trainable_token_indices=3,5"}},
     {"lora_beside_norms", {"lora_rank=2", "trainable_parameters_mask=norm"}},
     {"a_part", {"trainable_parameters_mask=self_attn", "dtype=bfloat16"}},
 };

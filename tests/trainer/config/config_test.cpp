@@ -409,8 +409,12 @@ TEST_F(ConfigTest, ValuesOfOtherTrainersLeadToOurs) {
   dense.emplace_back("mlp_only_layers=0");
   EXPECT_EQ(lora_targets(load_text(kModelLines, dense)).size(), 4u + 3 + 2);
   EXPECT_THAT(error("", {"model_type=phi3", "lora_rank=2", "lora_targets=q_proj"}),
-              HasSubstr("expected some of qkv_proj, o_proj, gate_up_proj, down_proj with "
+              HasSubstr("expected some of qkv_proj, o_proj, gate_up_proj, down_proj, lm_head with "
                         "model_type = phi3"));
+  for (const char* tokens : {"3,x", "-1", "3,4,3", "100000000"})
+    EXPECT_THAT(error("", {"lora_rank=2", std::string("trainable_token_indices=") + tokens}),
+                HasSubstr("trainable_token_indices: found"))
+        << tokens;
 }
 
 TEST_F(ConfigTest, NesterovsStepNeedsAMomentum) {

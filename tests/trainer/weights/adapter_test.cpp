@@ -231,6 +231,8 @@ TEST(AdapterConfig, WhatWouldChangeResultsIsRefused) {
   };
   EXPECT_EQ(with("peft_version", "0.1"), "");
   EXPECT_EQ(with("lora_dropout", 0.05), "");  // of training alone
+  EXPECT_EQ(with("trainable_token_indices", {7, 3}), "");
+  EXPECT_EQ(with("trainable_token_indices", {{"embed_tokens", {7}}}), "");
   for (const auto& [key, value] : std::vector<std::pair<std::string, json>>{
            {"use_dora", "yes"},
            {"use_rslora", "yes"},
@@ -252,7 +254,9 @@ TEST(AdapterConfig, WhatWouldChangeResultsIsRefused) {
            {"exclude_modules", 3},
            {"exclude_modules", "("},
            {"target_parameters", json::array({"w"})},
-           {"trainable_token_indices", json::array({1})},
+           {"trainable_token_indices", json::array({1, -2})},
+           {"trainable_token_indices", json::array({7, 7})},
+           {"trainable_token_indices", {{"lm_head", {7}}}},
            {"fan_in_fan_out", true},
            {"init_lora_weights", "pissa"},
            {"init_lora_weights", "olora"},

@@ -129,13 +129,14 @@ class Probe {
     if (model_.vision) model_.vision->images = inputs_.images;
     models::Model trained = models::decoder(model_);
     apply_mask(config, trained);
+    if (!gradients_) set_trainable(trained, [](const std::string&) { return false; });
     Config storing = config;
     storing.stored_formats = stored_formats(request.model, model_);
     quantize_frozen(storing, model_.dtype, trained);
     layout_ = offload::lay_out(trained, layout_options(config));
     StepOptions options = step_options({config, target}, trained);
     options.optimizer.reset();
-    step_ = plan_step(trained, layout_, options, target);
+    if (gradients_) step_ = plan_step(trained, layout_, options, target);
     states_ = plan_forward(
         stored_as(layout_, models::decoder(model_, {.head = models::Head::hidden_states})), layout_,
         "states", options.transfers, target, offload::Carries::returned);

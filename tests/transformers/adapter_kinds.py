@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+"""Kinds of adapters are the same in Longshore as in peft: what each reads of the other, and merges.
+
+usage: adapter_kinds.py TRAIN PROBE CONVERT
+
+Small Llamas with random weights in float32, with a head of their own and with one that is the embedding:
+- An adapter that train has made, peft loads; its logits are those of probe, and of the weights that convert merges
+  it into.
+- An adapter of peft's, with random weights, has the same logits in probe, and train goes on with it.
+Prints by how much logits differ, of the largest.
+"""
+
+import pathlib
+import sys
+import tempfile
+
+import side_by_side  # first, for what it sets in the environment
+import peft
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+from side_by_side import run
+
+VOCABULARY, RANK = 512, 4
+SHAPE = ("model_name=llama3_8b base_emb_dim=64 base_num_decoder_layers=2 base_num_query_heads=4 base_num_kv_heads=2 "
+         f"head_dim=16 base_mlp_dim=96 vocab_size={VOCABULARY}").split()
+RUN = ("max_target_length=64 per_device_batch_size=2 gradient_accumulation_steps=1 backend=cpu "
+       "peak_tflops_per_device=1 dtype=float32 dataset_type=synthetic dataset_path=").split()
+LIMIT = 5e-6  # how far logits may be apart, of the largest
+
+# What peft's LoraConfig says, our keys for it, and whether it is of models whose head is the embedding, or is not.
+KINDS = {
+    "plain": ({}, [], "both"),
+    "rslora": ({"use_rslora": True}, ["use_rslora=true"], "both"),
+    "dora": ({"use_dora": True}, ["use_dora=true"], "both"),
+    "dropout": ({"lora_dropout": 0.25}, ["lora_dropout=0.25"], "both"),
+    "dora, dropout": ({"use_dora": True, "lora_dropout": 0.25}, ["use_dora=true", "lora_dropout=0.25"], "both"),
+    "saved modules": ({"modules_to_save": ["embed_tokens", "lm_head"]}, ["modules_to_save=embed_tokens,lm_head"],
+                      "untied"),
+    "saved module": ({"modules_to_save": ["embed_tokens"], "ensure_weight_tying": True},
+                     ["modules_to_save=embed_tokens"], "tied"),
+    "single tokens": ({"trainable_token_indices": [3, 77, 500]}, ["trainable_token_indices=3,77,500"], "both"),
+    "head": ({"target_modules": ["q_proj", "v_proj", "lm_head"]}, ["lora_targets=q_proj,v_proj,lm_head"], "untied"),
+}
+
+
+def difference(found, expected):
+    return ((found - expected).abs().max() / expected.abs().max()).item()
+
+
+class Base:
+    """A folder with new weights, and who computes with it."""
+
+    def __init__(self, programs, work, tied):
+        self.train, self.probe, self.convert = programs
+        self.work, self.folder = work, work / "new" / "model"
+        run(self.train, "--config", "llama3_8b.yml", *SHAPE, *RUN, f"logits_via_embedding={str(tied).lower()}",
+            f"base_output_directory={work}", "run_name=new", "steps=1", "learning_rate=0")
+        self.ids = torch.randint(0, VOCABULARY, (2, 48), generator=torch.Generator().manual_seed(1))
+        self.ids[0, 5], self.ids[1, 7] = 3, 77
+        save_file({"input_ids": self.ids}, work / "inputs.safetensors")
+
+    def model(self, folder=None):
+        return transformers.AutoModelForCausalLM.from_pretrained(folder or self.folder, attn_implementation="eager")
+
+    def logits(self, model):
+        with torch.no_grad():
+            return model.eval()(input_ids=self.ids, use_cache=False).logits
+
+    def our_logits(self, adapter):
+        out = self.work / "out.safetensors"
+        run(self.probe, "--model", self.folder, "--adapter", adapter, "--inputs", self.work / "inputs.safetensors",
+            "--out", out, "backend=cpu")
+        return load_file(out)["logits"]
+
+    def trained(self, name, *keys):
+        run(self.train, "--config", "finetune.yml", *RUN, f"load_parameters_path={self.folder}",
+            f"base_output_directory={self.work}", f"run_name={name}", "steps=3", "learning_rate=0.01", *keys)
+        return self.work / name
+
+    def test_ours(self, name, keys):
+        folder = self.trained(name, f"lora_rank={RANK}", f"lora_alpha={2 * RANK}", *keys)
+        theirs = self.logits(peft.PeftModel.from_pretrained(self.model(), folder / "adapter"))
+        assert difference(self.logits(self.model()), theirs) > 1e-2, "the adapter changes too little to be seen"
+        run(self.convert, "--run", folder, "--to", self.work / f"{name}, merged")
+        merged = self.logits(self.model(self.work / f"{name}, merged"))
+        return difference(self.our_logits(folder / "adapter"), theirs), difference(merged, theirs)
+
+    def test_theirs(self, name, config):
+        torch.manual_seed(2)
+        config = {"target_modules": "all-linear", **config}
+        model = peft.get_peft_model(self.model(), peft.LoraConfig(r=RANK, lora_alpha=2 * RANK, task_type="CAUSAL_LM",
+                                                                  **config))
+        with torch.no_grad():
+            for parameter in model.parameters():
+                if parameter.requires_grad:
+                    parameter.add_(0.05 * torch.randn_like(parameter))
+        adapter = self.work / f"{name}, theirs"
+        model.save_pretrained(adapter)
+        self.trained(f"{name}, continued", f"load_adapter_path={adapter}")
+        return difference(self.our_logits(adapter), self.logits(model))
+
+
+def main():
+    programs = [pathlib.Path(program) for program in sys.argv[1:]]
+    transformers.logging.set_verbosity_error()
+    with tempfile.TemporaryDirectory() as folder:
+        for tied in (False, True):
+            work = pathlib.Path(folder) / ("tied" if tied else "untied")
+            work.mkdir()
+            base = Base(programs, work, tied)
+            for name, (config, keys, of) in KINDS.items():
+                if of not in ("both", work.name):
+                    continue
+                apart = (*base.test_ours(name, keys), base.test_theirs(name, config))
+                print(f"{work.name}, {name}: train's adapter {apart[0]:.1g}, merged {apart[1]:.1g}, "
+                      f"peft's adapter {apart[2]:.1g}", flush=True)
+                assert max(apart) <= LIMIT, f"differs by {max(apart):.2g}, allowed {LIMIT}"
+
+
+main()
