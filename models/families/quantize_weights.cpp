@@ -7,6 +7,8 @@
 
 #include "base/error.h"
 #include "models/ops/dequantize/dequantize.h"
+#include "models/ops/linear/linear.h"
+#include "models/ops/quantized_linear/quantized_linear.h"
 
 namespace longshore::models {
 namespace {
@@ -30,7 +32,15 @@ QuantizedWeight quantized(const Value& value, const Quantization& how) {
 // By the weights' places among the program's inputs.
 using Chosen = std::map<ValueId, Quantization>;
 
-// Each node that reads such a weight reads the numbers that a node before it gives.
+// A linear layer of one row, through which there is no gradient.
+bool is_of_one_row(const Program& program, const Node& node, ValueId weight) {
+  return node.op == &linear_op && node.in[1] == weight && node.in[0] != weight &&
+         !program[node.out[0]].needs_gradient &&
+         serves_quantized_linear(program[node.in[0]].type, *program[weight].weight->quantized);
+}
+
+// Each node that reads such a weight reads the numbers that a node before it gives; a linear layer
+// of one row reads the codes themselves.
 Program with_quantized(Program program, const Chosen& chosen) {
   for (const auto& [id, how] : chosen) {
     Value& value = program[id];
@@ -41,7 +51,10 @@ Program with_quantized(Program program, const Chosen& chosen) {
   program.nodes.clear();
   for (Node& node : nodes) {
     for (ValueId& in : node.in)
-      if (chosen.contains(in)) {
+      if (chosen.contains(in) && is_of_one_row(program, node, in)) {
+        node.attrs = *program[in].weight->quantized;
+        node.op = &quantized_linear_op;
+      } else if (chosen.contains(in)) {
         const std::string name = program.unique_name(program[in].name + ".numbers");
         in = program.add_node(dequantize_op, *program[in].weight->quantized, {in}, name)[0];
       }

@@ -25,6 +25,7 @@
 #include "models/ops/mean_square_error.h"
 #include "models/ops/permute/permute.h"
 #include "models/ops/pooled_balance_loss.h"
+#include "models/ops/quantized_linear/quantized_linear.h"
 #include "models/ops/rms_norm/rms_norm.h"
 #include "models/ops/rope/rope.h"
 #include "models/ops/router/router.h"
@@ -98,6 +99,7 @@ std::span<const Op* const> all_ops() {
       &permute_tokens_grad_op,
       &pooled_balance_loss_op,
       &pooled_balance_loss_grad_op,
+      &quantized_linear_op,
       &replace_rows_op,
       &replace_token_rows_op,
       &replace_token_rows_grad_op,

@@ -153,6 +153,8 @@ LONGSHORE_INLINE void numbers_body(const DequantizeArguments& a, const Quantized
   }
 }
 
+}  // namespace
+
 LONGSHORE_SIMD void dequantize_numbers(const DequantizeArguments& a, const QuantizedView& view,
                                        int64_t first, int64_t end, float* to) {
   numbers_body(a, view, first, end, to);
@@ -161,6 +163,8 @@ LONGSHORE_SIMD void dequantize_numbers(const DequantizeArguments& a, const Quant
                                        int64_t first, int64_t end, bfloat16* to) {
   numbers_body(a, view, first, end, to);
 }
+
+namespace {
 
 template <class T>
 void run_in_order(const DequantizeArguments& a) {

@@ -8,8 +8,8 @@
 namespace longshore::models {
 namespace {
 
-constexpr int64_t kRows = 4;    // of W that share what is read of x
-constexpr int64_t kPart = 256;  // elements of a row between prefetches of the next rows
+constexpr int64_t kRows = kProductRows;  // of W that share what is read of x
+constexpr int64_t kPart = kProductPart;  // elements of a row between prefetches of the next rows
 
 template <class T>
 LONGSHORE_INLINE void put(T* y, float sum, Into into) {
@@ -23,26 +23,35 @@ LONGSHORE_INLINE void prefetch(const T* from, int64_t count) {
   for (int64_t i = 0; i < count; i += kLine) __builtin_prefetch(from + i);
 }
 
+// Elements [begin, end) of four rows and of x.
+template <class T>
+LONGSHORE_INLINE void add_part(int64_t begin, int64_t end, const T* w, int64_t stride, const T* x,
+                               float* sums) {
+  const T *w1 = w + stride, *w2 = w1 + stride, *w3 = w2 + stride;
+  float sum0 = 0, sum1 = 0, sum2 = 0, sum3 = 0;
+#pragma omp simd reduction(+ : sum0, sum1, sum2, sum3)
+  for (int64_t i = begin; i < end; ++i) {
+    float factor = load(x[i]);
+    sum0 += load(w[i]) * factor;
+    sum1 += load(w1[i]) * factor;
+    sum2 += load(w2[i]) * factor;
+    sum3 += load(w3[i]) * factor;
+  }
+  sums[0] += sum0;
+  sums[1] += sum1;
+  sums[2] += sum2;
+  sums[3] += sum3;
+}
+
 template <class T>
 LONGSHORE_INLINE void rows_body(int64_t k, const T* w, const T* x, T* y, Into into) {
-  const T *w1 = w + k, *w2 = w1 + k, *w3 = w2 + k;
-  float sum0 = 0, sum1 = 0, sum2 = 0, sum3 = 0;
+  float sums[kRows] = {};
   for (int64_t begin = 0; begin < k; begin += kPart) {
     int64_t end = std::min(begin + kPart, k);
-    for (const T* row : {w, w1, w2, w3}) prefetch(row + kRows * k + begin, end - begin);
-#pragma omp simd reduction(+ : sum0, sum1, sum2, sum3)
-    for (int64_t i = begin; i < end; ++i) {
-      float factor = load(x[i]);
-      sum0 += load(w[i]) * factor;
-      sum1 += load(w1[i]) * factor;
-      sum2 += load(w2[i]) * factor;
-      sum3 += load(w3[i]) * factor;
-    }
+    for (int64_t row = 0; row < kRows; ++row) prefetch(w + (kRows + row) * k + begin, end - begin);
+    add_part(begin, end, w, k, x, sums);
   }
-  put(y, sum0, into);
-  put(y + 1, sum1, into);
-  put(y + 2, sum2, into);
-  put(y + 3, sum3, into);
+  for (int64_t row = 0; row < kRows; ++row) put(y + row, sums[row], into);
 }
 
 template <class T>
@@ -72,6 +81,15 @@ LONGSHORE_SIMD void rows_times_vector(int64_t begin, int64_t end, int64_t k, con
 }
 
 }  // namespace
+
+LONGSHORE_SIMD void add_products(int64_t count, const float* rows, int64_t stride, const float* x,
+                                 float* sums) {
+  add_part(0, count, rows, stride, x, sums);
+}
+LONGSHORE_SIMD void add_products(int64_t count, const bfloat16* rows, int64_t stride,
+                                 const bfloat16* x, float* sums) {
+  add_part(0, count, rows, stride, x, sums);
+}
 
 void matrix_vector(int64_t n, int64_t k, Dtype dtype, const void* w, const void* x, void* y,
                    Into into) {

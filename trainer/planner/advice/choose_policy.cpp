@@ -41,17 +41,49 @@ AutoChoice choose_policy(const RunSpec& spec) {
   return std::move(*search.choice);
 }
 
-ChosenPolicy with_chosen_policy(const RunSpec& spec) {
-  ChosenPolicy chosen{.spec = spec, .account = ""};
-  if (spec.config().remat_policy == offload::kAuto) {
-    const AutoChoice choice = choose_policy(spec);
-    chosen = {.spec = spec.with(choice.chosen().config), .account = text(choice)};
-  }
+namespace {
+
+ChosenPolicy with_policy_alone(const RunSpec& spec) {
+  if (spec.config().remat_policy != offload::kAuto) return {.spec = spec, .account = ""};
+  const AutoChoice choice = choose_policy(spec);
+  return {.spec = spec.with(choice.chosen().config), .account = text(choice)};
+}
+
+ChosenPolicy with_layers(ChosenPolicy chosen) {
   chosen.spec = with_layers_on_device(chosen.spec);
-  const Config& config = chosen.spec.config();
-  if (!spec.config().parameter_layers_on_device)
-    chosen.account += fmt::format("parameter_layers_on_device auto: {} of {}\n",
-                                  *config.parameter_layers_on_device, config.model.layers);
+  return chosen;
+}
+
+// The policy may fill the device first, or the layers that fit under the policy `full`.
+ChosenPolicy with_policy_and_layers(const RunSpec& spec) {
+  const ChosenPolicy policy_first = with_layers(with_policy_alone(spec));
+  const Config under_full =
+      with_layers_on_device(spec.with(named_config(spec.config(), offload::kFull))).config();
+  const RunSpec given = spec.changed([&](Config& config) {
+    config.parameter_layers_on_device = under_full.parameter_layers_on_device;
+    config.parameter_memory_host_offload = under_full.parameter_memory_host_offload;
+    for (const char* key : {"parameter_layers_on_device", "parameter_memory_host_offload"})
+      if (const auto origin = under_full.origins.find(key); origin != under_full.origins.end())
+        config.origins[key] = origin->second;
+  });
+  if (!may_fit(given)) return policy_first;
+  const ChosenPolicy layers_first = with_policy_alone(given);
+  const bool is_better_first =
+      is_better(simulated_plan(layers_first.spec), simulated_plan(policy_first.spec));
+  return is_better_first ? layers_first : policy_first;
+}
+
+}  // namespace
+
+ChosenPolicy with_chosen_policy(const RunSpec& spec) {
+  const Config& config = spec.config();
+  const bool is_policy_chosen = config.remat_policy == offload::kAuto,
+             are_layers_chosen = !config.parameter_layers_on_device;
+  ChosenPolicy chosen = is_policy_chosen && are_layers_chosen
+                            ? with_policy_and_layers(spec)
+                            : with_layers(with_policy_alone(spec));
+  if (const std::string layers = layers_text(chosen.spec); !layers.empty())
+    chosen.account += layers + "\n";
   return chosen;
 }
 

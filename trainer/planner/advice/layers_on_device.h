@@ -5,9 +5,12 @@
 
 namespace longshore::trainer {
 
-// The run with the most layers whose parameters can stay on the device of the profile while those
-// of the others live in host memory. Each layer that stays is one less to be fetched. The run
-// itself where their number is given; none stay where nothing fits.
+// The run with as much of its parameters on the device of the profile as fits: all of them, or the
+// most layers, while those of the others live in host memory. Each layer that stays is one less to
+// be fetched. The run itself where the number is given; no layer stays where nothing fits.
 RunSpec with_layers_on_device(const RunSpec& spec);
+
+// "parameter_layers_on_device auto: 37 of 80", of a run whose number was chosen; "" of another.
+std::string layers_text(const RunSpec& spec);
 
 }  // namespace longshore::trainer
