@@ -305,7 +305,8 @@ Program embed(const DecoderConfig& c) {
   for (const auto& [name, dim, base, scaling, temperature] : rotations(c))
     tables.push_back(rope_table(positions, dim, base, scaling, temperature));
   Var x = embedding(tokens, embedding_weight(t, c), c.pad_token.value_or(-1));  // [B,T,C]
-  if (const auto rows = trained_rows(t, c)) x = token_rows(x, tokens, *rows, c.lora.trained_tokens);
+  if (const auto rows = trained_rows(t, c))
+    x = token_rows(x, tokens, *rows, c.lora.trained_tokens, c.pad_token.value_or(-1));
   if (traits(c).scales_embeddings) x = scale(x, std::sqrt(static_cast<double>(c.width)));
   x = scaled(x, c.embedding_multiplier);
   if (const auto& v = c.vision; v && v->reads_images()) {

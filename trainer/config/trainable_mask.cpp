@@ -16,6 +16,7 @@
 #include "data/tokenizers/pcre2_expression.h"
 #include "models/families/lora_config.h"
 #include "offload/lowering/parameter_layout.h"
+#include "trainer/config/key_values.h"
 #include "trainer/config/model_keys.h"
 #include "trainer/config/yaml.h"
 
@@ -113,6 +114,22 @@ void require_whole_blocks(const Config& config, const models::Model& model) {
     }
 }
 
+// What single rows or an adapter train of, is frozen itself.
+void require_other_than_adapted(const Config& config, const std::set<std::string>& found) {
+  if (config.lora_rank == 0) return;
+  auto require_none = [&](const char* module, const char* key) {
+    for (const std::string& name : found)
+      if (name.ends_with(std::string(module) + ".weight"))
+        throw ConfigError(location(config, kKey) + ": found " + name +
+                          " in it, expected none with " + described(config, key));
+  };
+  const std::vector<std::string> targets = lora_targets(config);
+  if (!config.trainable_token_indices.empty())
+    require_none(models::kEmbeddingModule, "trainable_token_indices");
+  if (std::ranges::find(targets, models::kHeadModule) != targets.end())
+    require_none(models::kHeadModule, "lora_targets");
+}
+
 }  // namespace
 
 void apply_mask(const Config& config, models::Model& model) {
@@ -133,6 +150,7 @@ void apply_mask(const Config& config, models::Model& model) {
     expression.refuse("expected what is found in the name of a parameter, as in " + join(examples) +
                       nearest_help(nearest_word(text, names)));
   }
+  require_other_than_adapted(config, found);
   set_trainable(model, [&](const std::string& name) {
     return found.contains(name) || models::trains_with_adapters(lora_config(config), name);
   });

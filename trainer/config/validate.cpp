@@ -312,7 +312,7 @@ void check_dtypes(const Config& config) {
     refuse(config, "weight_dtype", "float32 with " + described(config, "dtype"));
   }
   if (config.frozen_weight_dtype == FrozenWeightDtype::automatic) return;
-  if (config.lora_rank == 0) {
+  if (config.lora_rank == 0 && config.load_adapter_path.empty()) {
     refuse(config, "frozen_weight_dtype", "auto with " + described(config, "lora_rank"));
   }
   if (!config.trainable_parameters_mask.empty()) {

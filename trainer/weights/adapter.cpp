@@ -68,7 +68,8 @@ AdapterBase adapter_base(const models::DecoderConfig& model) {
           .layers = static_cast<int>(model.layers),
           .tower_layers = model.vision ? static_cast<int>(model.vision->layers) : 0,
           .has_dense_layers = models::layers_with_experts(model) < model.layers,
-          .has_tied_embeddings = model.tied_embeddings};
+          .has_tied_embeddings = model.tied_embeddings,
+          .vocabulary = model.vocabulary};
 }
 
 LoraConfig read_adapter_config(const fs::path& folder, const AdapterBase& base) {
@@ -95,7 +96,8 @@ Config with_adapter(Config config) {
                .layers = static_cast<int>(config.model.layers),
                .tower_layers = config.use_multimodal ? static_cast<int>(config.vision.layers) : 0,
                .has_dense_layers = has_dense_layers(config),
-               .has_tied_embeddings = config.model.tied_embeddings});
+               .has_tied_embeddings = config.model.tied_embeddings,
+               .vocabulary = config.model.vocabulary});
   std::vector<std::string> differing;
   auto take = [&](const char* key, auto& here, const auto& there, const std::string& here_text,
                   const std::string& there_text) {

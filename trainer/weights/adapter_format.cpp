@@ -100,7 +100,7 @@ class ConfigReader {
     const AdapterTargets targets = read_targets();
     read_dropout(config);
     read_saved_modules(base, config);
-    read_trained_tokens(config);
+    read_trained_tokens(base, config);
     for (const auto& [key, value] : object_.items())
       if (!kRead.contains(key) && !kHarmless.contains(key) && !is_off(value))
         problems_.add(in_quotes(key) + ": found " + shown(value) + ", which is not supported");
@@ -163,21 +163,21 @@ class ConfigReader {
   }
 
   // Of the embedding.
-  void read_trained_tokens(LoraConfig& config) {
+  void read_trained_tokens(const AdapterBase& base, LoraConfig& config) {
     const json& value = at("trainable_token_indices");
     if (is_off(value)) return;
     const bool is_by_module = value.is_object() && value.size() == 1 &&
                               value.items().begin().key() == models::kEmbeddingModule;
     const json& list = is_by_module ? value.items().begin().value() : value;
-    constexpr const char* kExpected = "a list of numbers of tokens, each once";
-    if (!list.is_array()) return add_problem("trainable_token_indices", value, kExpected);
+    const std::string expected_tokens =
+        "a list of numbers of tokens below " + std::to_string(base.vocabulary) + ", each once";
+    if (!list.is_array()) return add_problem("trainable_token_indices", value, expected_tokens);
     for (const json& token : list) {
-      const bool is_token =
-          token.is_number_integer() && token >= 0 && token < models::kMaxVocabulary;
+      const bool is_token = token.is_number_integer() && token >= 0 && token < base.vocabulary;
       const int64_t number = is_token ? token.get<int64_t>() : -1;
       if (!is_token ||
           std::ranges::find(config.trained_tokens, number) != config.trained_tokens.end())
-        return add_problem("trainable_token_indices", token, kExpected);
+        return add_problem("trainable_token_indices", token, expected_tokens);
       config.trained_tokens.push_back(number);
     }
     if (std::ranges::find(config.saved_modules, models::kEmbeddingModule) !=

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "models/families/family.h"
+#include "models/families/limits.h"
 #include "models/families/lora_config.h"
 
 namespace longshore::trainer {
@@ -44,6 +45,7 @@ struct AdapterBase {
   int tower_layers = 0;
   bool has_dense_layers = false;
   bool has_tied_embeddings = false;
+  int64_t vocabulary = models::kMaxVocabulary;
 
   bool reads_images() const { return tower_layers > 0; }
   // Where it is a matrix of its own, by the name that peft has for it.

@@ -10,7 +10,8 @@
 namespace longshore::trainer {
 
 // The config with its stored_formats: of a run that trains adapters beside frozen weights, the
-// matrices that load_parameters_path has in fewer bits. Throws as StoredWeights does.
+// matrices that load_parameters_path has in fewer bits; none where there are no weights yet. Throws
+// as StoredWeights does.
 Config with_stored_formats(Config config);
 
 // Those of a folder that holds the model's weights.

@@ -22,6 +22,7 @@ namespace {
 
 struct Attrs {
   std::vector<int64_t> ids;
+  int64_t pad_token = -1;  // of which what is looked up has no gradient; -1: there is none
 };
 
 const std::vector<int64_t>& ids_of(const std::any& attrs) {
@@ -111,7 +112,10 @@ Types infer_rows_grad(const std::any& attrs, std::span<const Type> in) {
 // By a product, whose sums have one order.
 void run_rows_grad(const KernelCall& call) {
   const at::Tensor dy = matrix(call, call.in[0]), out = tensor(call, call.out[0]);
-  const at::Tensor of_tokens = slots(ids_of(call.attrs), tensor(call, call.in[1]).view({-1}));
+  const at::Tensor tokens = tensor(call, call.in[1]).view({-1});
+  at::Tensor of_tokens = slots(ids_of(call.attrs), tokens);
+  if (const int64_t pad = std::any_cast<const Attrs&>(call.attrs).pad_token; pad >= 0)
+    of_tokens.masked_fill_(tokens.eq(pad), -1);
   const at::Tensor numbers = at::arange(out.size(0), of_tokens.options()).unsqueeze(1);
   at::Tensor sum = at::zeros(out.sizes(), out.options());
   for_each_piece(dy.size(0), rows_at_a_time(dy.size(1)), [&](int64_t first, int64_t count) {
@@ -225,8 +229,8 @@ const Op replace_token_rows_grad_op{.name = "replace_token_rows_grad",
                                     .cuda = {run_replace_grad, workspace_of_row},
                                     .reference = {run_replace_grad}};
 
-Var token_rows(Var x, Var tokens, Var rows, std::vector<int64_t> ids) {
-  return x.trace->emit(token_rows_op, Attrs{std::move(ids)}, {x, tokens, rows})[0];
+Var token_rows(Var x, Var tokens, Var rows, std::vector<int64_t> ids, int64_t pad_token) {
+  return x.trace->emit(token_rows_op, Attrs{std::move(ids), pad_token}, {x, tokens, rows})[0];
 }
 
 Var replace_token_rows(Var weight, Var rows, std::vector<int64_t> ids) {

@@ -17,7 +17,7 @@ constexpr Weight kFrozen{.trainable = Trainable::no, .never_trains = true};
 
 // The rows train in what is looked up and in a matrix that is multiplied, and are read elsewhere.
 OpCase token_rows_case(int64_t b, int64_t t, int64_t c, int64_t vocabulary,
-                       const std::vector<int64_t>& ids) {
+                       const std::vector<int64_t>& ids, int64_t pad = -1) {
   const auto count = static_cast<int64_t>(ids.size());
   return {.name = named("token_rows", b, t, c, vocabulary, count),
           .trace =
@@ -26,7 +26,7 @@ OpCase token_rows_case(int64_t b, int64_t t, int64_t c, int64_t vocabulary,
                 Var x = trace.weight("x", {{b, t, c}, dtype}, kFrozen);
                 Var w = trace.weight("w", {{vocabulary, c}, dtype}, kFrozen);
                 Var rows = trace.weight("rows", {{count, c}, dtype}, kTrained);
-                Var y = token_rows(x, trace.batch("tokens", ints({b, t})), rows, ids);
+                Var y = token_rows(x, trace.batch("tokens", ints({b, t})), rows, ids, pad);
                 trace.output(gelu(y));
                 trace.output(linear(y, replace_token_rows(w, rows, ids)));
                 return trace.finish();
@@ -39,7 +39,7 @@ OpCase token_rows_case(int64_t b, int64_t t, int64_t c, int64_t vocabulary,
                 for (int64_t i = 0; i < count; ++i) {
                   const int64_t id = ids[static_cast<size_t>(i)];
                   const at::Tensor row = in.at("rows").select(0, i);
-                  y = at::where(tokens.eq(id), row, y);
+                  y = at::where(tokens.eq(id), id == pad ? row.detach() : row, y);
                   w = at::where(at::arange(vocabulary).eq(id).unsqueeze(-1), row, w);
                 }
                 return std::vector{plain::gelu(y), plain::linear(y, w)};
@@ -53,6 +53,7 @@ std::vector<OpCase> large() {
   return {
       token_rows_case(3, 50, 33, 17, {2, 3, 16}),
       token_rows_case(1, 9, 320, 40, {39}),
+      token_rows_case(3, 50, 33, 17, {16, 2, 3}, 2),
   };
 }
 

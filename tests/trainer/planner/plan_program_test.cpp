@@ -66,6 +66,16 @@ ordered_json json_of(const std::string& arguments) {
 
 // A plan runs nothing.
 // With everything else on the standard error, so that another program can read it.
+// Before anything is downloaded.
+TEST(PlanProgram, PlansAdaptersBeforeThereAreWeights) {
+  const ProgramResult result =
+      run_program(PLAN_PROGRAM
+                  " --config llama3_8b_lora.yml --hardware h200 --no-advice "
+                  "load_parameters_path=/nowhere/llama3_8b");
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_NE(result.output.find("fits: yes"), std::string::npos) << result.output;
+}
+
 TEST(PlanProgram, WritesJsonToTheStandardOutput) {
   const std::string arguments = "--config toy_a.yml backend=cpu --policies full,none";
   const ProgramResult result =
