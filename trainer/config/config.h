@@ -31,7 +31,7 @@
 #include "data/rows/document_rows.h"
 #include "data/tokenizers/add_bos_eos.h"
 #include "models/families/decoder_config.h"
-#include "models/families/quantize_weights.h"
+#include "models/families/quantization.h"
 #include "models/ops/update/state_format.h"
 
 namespace longshore::trainer {
