@@ -198,7 +198,13 @@ void PassOperands::gather_updated(int bucket, Lane updated_on, const Scope& scop
                                                     all, MemoryKind::device, Category::staging);
   builder_.collective(models::all_gather_op, along(layout_.mesh, Axis::data), mine, gathered,
                       scope);
-  if (!is_here) builder_.move(gathered, at_home, scope);
+  if (is_here) return;
+  builder_.move(gathered, at_home, scope);
+  // What this device alone has updated may be all of it, and is not newer than this.
+  std::erase_if(staged_, [&](const auto& range) {
+    const auto& [of, copy, offset, count] = range.first;
+    return of == bucket && copy == Copy::compute;
+  });
 }
 
 Operand PassOperands::batch(const Value& value) {

@@ -3,6 +3,7 @@
 
 usage: qlora_peer.py TRAIN WRITE_BATCHES [--size 512x8,1024x4] [--kinds nf4,double] [--dtype float32,bfloat16]
                      [--policies none,full] [--peers peft,peft_compile] [--rounds 5] [--steps 6]
+                     [--minutes 10]
 
 The models are Llamas with weights from a seed, WIDTHxLAYERS; adapters of rank 8 are on all linear layers. Both sides
 read the same folder, quantize it themselves (double: with double quantization), begin with the same adapter and train
@@ -11,10 +12,14 @@ checkpointing of each layer. In bfloat16 the peer has what is not quantized of t
 autocast; adapters and moments are float32 on both sides.
 
 A turn is a run of `train` or as many steps of the peer, which waits meanwhile; all have the same number of threads, and
-the first two steps of a run or of a peer do not count. Prints the median step, Longshore's time over the peer's (the
-median of the rounds' ratios, the least and the most), and the most memory that each held: Longshore's as it counts
-itself, the peer's above what its libraries take; and how much of the processor other programs had meanwhile. Before that, losses and norms of gradients of the first turn must
-agree.
+the first two steps of a run or of a peer do not count. A round in which other programs have more than a tenth of a core
+is made again. Prints the median step, Longshore's time over the peer's (the median of the rounds' ratios, the least and
+the most), and the most memory that each held: Longshore's as it counts itself, the peer's above what its libraries
+take. Before that, losses and norms of gradients of the first turn must agree.
+
+MKL, with which torch multiplies float32, has slower code for processors that are not Intel's: on an EPYC (Zen 5) it
+reaches 114 GFLOP/s a core, with its own code for AVX-512, and with oneDNN, 263. A library before it, by LD_PRELOAD, with
+`int mkl_serv_intel_cpu_true(void) { return 1; }` makes it take the latter.
 """
 
 import argparse
@@ -49,6 +54,8 @@ ADAPTER = {"lora_rank": 8, "lora_alpha": 16, "learning_rate": RATE, "warmup_step
            "adam_weight_decay": DECAY, "gradient_clipping_threshold": CLIP}
 KINDS = {"nf4": {"frozen_weight_dtype": "nf4"},
          "double": {"frozen_weight_dtype": "nf4", "frozen_weight_double_quantization": "true"}}
+CALM = 0.1  # of a core, the most that others may have in a turn
+TICKS = os.sysconf("SC_CLK_TCK")
 WARM_UP = 2  # torch.compile compiles in the first
 # Relative, of losses and of norms of gradients. In bfloat16 the two round at other places.
 LOSS_TOLERANCE = {"float32": 1e-5, "bfloat16": 1e-4}
@@ -129,15 +136,23 @@ def run(*command):
         sys.exit(f"qlora_peer: {command[0]} failed:\n{done.stdout}")
 
 
+def busy_seconds():
+    """Of all cores, since the system started."""
+    user, nice, system, _, _, *interrupts = (int(word) for word in pathlib.Path("/proc/stat").read_text().split()[1:9])
+    return (user + nice + system + sum(interrupts)) / TICKS
+
+
 class Contender:
     def __init__(self, name):
-        self.name, self.rounds, self.first, self.memory = name, [], None, 0
+        self.name, self.first, self.memory = name, None, 0
 
     def turn(self, steps):
+        """The median step of so many; and how many cores others had meanwhile."""
+        start, before = time.monotonic(), busy_seconds() - self.processor_seconds()
         records = self.steps(steps)
-        if self.first is None:
-            self.first = records
-        self.rounds.append(statistics.median(record["seconds"] for record in records[-steps:]))
+        others = (busy_seconds() - self.processor_seconds() - before) / (time.monotonic() - start)
+        self.first = self.first or records
+        return statistics.median(record["seconds"] for record in records[-steps:]), max(others, 0)
 
 
 class Longshore(Contender):
@@ -158,7 +173,8 @@ class Longshore(Contender):
         return records
 
     def processor_seconds(self):
-        return 0  # no run goes on between turns
+        ended = resource.getrusage(resource.RUSAGE_CHILDREN)  # peers are not, before the last turn
+        return ended.ru_utime + ended.ru_stime
 
     def end(self):
         pass
@@ -186,7 +202,7 @@ class Peer(Contender):
         return next(int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith(kind + ":"))
 
     def steps(self, count):
-        self.process.stdin.write(f"{count if self.rounds else WARM_UP + count}\n")
+        self.process.stdin.write(f"{WARM_UP + count if self.first is None else count}\n")
         answer = self.process.stdout.readline()
         if not answer:
             sys.exit(f"qlora_peer: {self.name} ended in a step")
@@ -194,7 +210,7 @@ class Peer(Contender):
 
     def processor_seconds(self):
         after_name = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return sum(int(word) for word in after_name[11:13]) / os.sysconf("SC_CLK_TCK")
+        return sum(int(word) for word in after_name[11:13]) / TICKS
 
     def end(self):
         self.memory = self.resident("VmHWM") - self.libraries
@@ -209,17 +225,22 @@ def expect_same_work(ours, theirs, dtype):
         assert math.isclose(a["grad_norm"], b["grad_norm"], rel_tol=NORM_TOLERANCE[dtype]), what
 
 
-def busy_seconds():
-    """Of all cores, since the system started."""
-    user, nice, system, _, _, *interrupts = (int(word) for word in pathlib.Path("/proc/stat").read_text().split()[1:9])
-    return (user + nice + system + sum(interrupts)) / os.sysconf("SC_CLK_TCK")
-
-
-def own_seconds(contenders):
-    """What contenders have had of those; runs of train are over."""
-    ended, own = resource.getrusage(resource.RUSAGE_CHILDREN), resource.getrusage(resource.RUSAGE_SELF)
-    return (ended.ru_utime + ended.ru_stime + own.ru_utime + own.ru_stime
-            + sum(contender.processor_seconds() for contender in contenders))
+def calm_rounds(arguments, contenders):
+    """The median step of each contender in each round in which nobody disturbed them; and how many others there were
+    before there were enough of these, or until time was over."""
+    end, calm, disturbed = time.monotonic() + 60 * arguments.minutes, [], 0
+    while len(calm) < arguments.rounds and time.monotonic() < end:
+        seconds = {}
+        for contender in contenders if len(calm) % 2 else reversed(contenders):
+            seconds[contender], others = contender.turn(arguments.steps)
+            if others > CALM:
+                break
+        else:
+            calm.append(seconds)
+            continue
+        disturbed += 1
+        time.sleep(1)
+    return calm, disturbed
 
 
 def compare(arguments, size, folder, kind, dtype, policy):
@@ -231,16 +252,14 @@ def compare(arguments, size, folder, kind, dtype, policy):
         contender.turn(arguments.steps)
     for contender in contenders[1:]:
         expect_same_work(ours, contender, dtype)
-    start, busy_before = time.monotonic(), busy_seconds() - own_seconds(contenders)
-    for number in range(arguments.rounds):
-        for contender in contenders if number % 2 else reversed(contenders):
-            contender.turn(arguments.steps)
-    others = (busy_seconds() - own_seconds(contenders) - busy_before) / (time.monotonic() - start)
-    print(f"{size}, {dtype}, {kind}, {policy}: other programs had {max(others, 0):.2f} of {os.cpu_count()} cores")
+    rounds, disturbed = calm_rounds(arguments, contenders)
+    print(f"{size}, {dtype}, {kind}, {policy}: {len(rounds)} rounds, and {disturbed} that others disturbed", flush=True)
     for contender in contenders:
         contender.end()
-        measured = contender.rounds[1:]
-        ratios = [a / b for a, b in zip(ours.rounds[1:], measured)]
+        if not rounds:
+            continue
+        measured = [seconds[contender] for seconds in rounds]
+        ratios = [seconds[ours] / seconds[contender] for seconds in rounds]
         apart = max(abs(a["loss"] - b["loss"]) / a["loss"] for a, b in zip(ours.first, contender.first))
         print(f"  {contender.name:14} {statistics.median(measured):8.4f} s   x {statistics.median(ratios):5.3f}"
               f" ({min(ratios):.3f} to {max(ratios):.3f})   {contender.memory:7.1f} MiB"
@@ -273,6 +292,7 @@ def main():
     if sys.argv[1:2] == ["--worker"]:
         return work(*sys.argv[2:])
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    from processor import multiplies_bfloat16  # imports torch, which a worker does at its own time
     parser.add_argument("train", type=pathlib.Path)
     parser.add_argument("write_batches", type=pathlib.Path)
     for name, known in (("size", SIZES), ("kinds", KINDS), ("dtype", LOSS_TOLERANCE), ("policies", ["none", "full"]),
@@ -280,18 +300,21 @@ def main():
         parser.add_argument(f"--{name}", default=list(known), type=lambda text, known=known: chosen(text, known))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=6, help="that count, of each turn")
+    parser.add_argument("--minutes", type=float, default=10, help="at most, for the rounds of a case")
     arguments = parser.parse_args()
     if importlib.util.find_spec("bitsandbytes") is None:
         sys.exit("qlora_peer: no bitsandbytes; scripts/setup --transformers brings it")
     if not TEXT.exists():
         sys.exit(f"qlora_peer: no {TEXT}; scripts/quickstart_data makes it")
     os.environ.setdefault("OMP_NUM_THREADS", str(len(os.sched_getaffinity(0))))
-    os.environ["OMP_WAIT_POLICY"] = "passive"  # who waits for a turn is not to spin
     for size in arguments.size:
         with tempfile.TemporaryDirectory() as folder:
             folder = pathlib.Path(folder)
             prepare(arguments, size, folder)
             for dtype in arguments.dtype:
+                if dtype == "bfloat16" and not multiplies_bfloat16():
+                    print("no bfloat16: this processor has no AVX-512")
+                    continue
                 for kind in arguments.kinds:
                     for policy in arguments.policies:
                         compare(arguments, size, folder, kind, dtype, policy)

@@ -240,12 +240,12 @@ TEST(Sharding, OverDataDividesTheOptimizersStates) {
 }
 
 // A table, and a bias behind it that is split over data, if it has parts.
-models::Model biased_model(int64_t parts) {
-  constexpr int64_t kRows = 2, kLength = 6, kWidth = 16, kVocabulary = 29;
+models::Model biased_model(int64_t parts, int64_t vocabulary = 29) {
+  constexpr int64_t kRows = 2, kLength = 6, kWidth = 16;
   using enum models::Init::Kind;
   models::Trace embed("embed");
   const models::Type ids{{kRows, kLength}, models::Dtype::int32};
-  models::Var table = embed.weight("table", {{kVocabulary, kWidth}}, {.init = {normal, 0.5}});
+  models::Var table = embed.weight("table", {{vocabulary, kWidth}}, {.init = {normal, 0.5}});
   embed.output(models::embedding(embed.batch("tokens", ids), table));
   models::Trace head("head");
   models::Weight bias{.init = {normal, 0.5}};
@@ -254,7 +254,7 @@ models::Model biased_model(int64_t parts) {
   const models::Collective replicas{models::Axis::data, parts};
   models::Var x = models::add_bias(head.input("x", {{kRows, kLength, kWidth}}),
                                    parts > 1 ? all_gather(part, replicas) : part);
-  models::Var w = head.weight("w", {{kVocabulary, kWidth}}, {.init = {normal, 0.5}});
+  models::Var w = head.weight("w", {{vocabulary, kWidth}}, {.init = {normal, 0.5}});
   head.output(models::linear_cross_entropy(x, w, head.batch("targets", ids, {.value = -1})),
               models::OutputRole::loss);
   models::Model model{.name = "biased",
@@ -270,6 +270,24 @@ models::Model biased_model(int64_t parts) {
                                   .inputs = {{0, 0}}}}};
   connect(model);
   return model;
+}
+
+// The table is filled up to two parts of which the first device has just it, and updates what it
+// then reads.
+TEST(Sharding, OverDataUpdatesAllThatALayerReads) {
+  TrainingOptions options{
+      .model = biased_model(1, 16), .unnamed_policy = keep_all(), .micro_batches = 2};
+  options.layout.homes.parameters = kHost;
+  const std::vector<Training> replicated = train_on(mesh_of(2, 1), options);
+  options.layout.shard_optimizer_over_data = true;
+  const std::vector<Training> divided = train_on(mesh_of(2, 1), options);
+  for (size_t rank = 0; rank < divided.size(); ++rank) {
+    EXPECT_EQ(first_fault(divided[rank].plans), "");
+    for (size_t i = 0; i < divided[rank].results.size(); ++i) {
+      EXPECT_EQ(divided[rank].results[i].loss, replicated[rank].results[i].loss);
+      EXPECT_EQ(divided[rank].results[i].gradient_norm, replicated[rank].results[i].gradient_norm);
+    }
+  }
 }
 
 // Its bucket is too small for two shards, so one device has no part of what is split.

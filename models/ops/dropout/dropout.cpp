@@ -1,13 +1,10 @@
 #include "models/ops/dropout/dropout.h"
 
 #include <ATen/ops/arange.h>
-#include <ATen/ops/cat.h>
-#include <ATen/ops/full_like.h>
+#include <ATen/ops/empty.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <utility>
 #include <vector>
 
 #include "models/ir/backward.h"
@@ -100,24 +97,24 @@ void run_cpu(const KernelCall& call) {
 
 constexpr int64_t kWord = int64_t{0xffffffff};
 
-// The halves of a product of words of 32 bits, all in int64, where it is right in all its bits.
-std::pair<at::Tensor, at::Tensor> low_and_high(const at::Tensor& word, int64_t multiplier) {
-  const at::Tensor product = word * multiplier;
-  return {product.bitwise_and(kWord), product.bitwise_right_shift(32).bitwise_and(kWord)};
-}
-
-// base/philox.h's rounds: four words of the shape that the counter's give together.
-std::array<at::Tensor, 4> philox_words(std::array<at::Tensor, 4> c, uint64_t seed) {
+// base/philox.h's rounds, in place, on words of 32 bits [..,4,..] in int64: products are right
+// there in all their bits.
+void philox_rounds(const at::Tensor& words, int64_t dim, uint64_t seed) {
+  const at::Tensor c0 = words.select(dim, 0), c1 = words.select(dim, 1), c2 = words.select(dim, 2),
+                   c3 = words.select(dim, 3);
   auto key0 = static_cast<uint32_t>(seed), key1 = static_cast<uint32_t>(seed >> 32);
+  const auto high_of = [](const at::Tensor& product) {
+    return product.bitwise_right_shift(32).bitwise_and_(kWord);
+  };
   for (int round = 0; round < 10; ++round) {
-    const auto [low0, high0] = low_and_high(c[0], 0xD2511F53);
-    const auto [low1, high1] = low_and_high(c[2], 0xCD9E8D57);
-    c = {high1.bitwise_xor(c[1]).bitwise_xor(int64_t{key0}), low1,
-         high0.bitwise_xor(c[3]).bitwise_xor(int64_t{key1}), low0};
+    const at::Tensor product0 = c0 * int64_t{0xD2511F53}, product1 = c2 * int64_t{0xCD9E8D57};
+    c0.copy_(high_of(product1).bitwise_xor_(c1).bitwise_xor_(int64_t{key0}));
+    c1.copy_(product1).bitwise_and_(kWord);
+    c2.copy_(high_of(product0).bitwise_xor_(c3).bitwise_xor_(int64_t{key1}));
+    c3.copy_(product0).bitwise_and_(kWord);
     key0 += 0x9E3779B9;
     key1 += 0xBB67AE85;
   }
-  return c;
 }
 
 constexpr int64_t kComposedBlocks = int64_t{1} << 18;  // at a time, of all rows
@@ -131,25 +128,30 @@ void run_composed(const KernelCall& call) {
   const DropoutArguments a = dropout_arguments(call);
   const at::Tensor x = tensor(call, call.in[0]).view({a.rows, a.row_size});
   const at::Tensor out = tensor(call, call.out[0]).view({a.rows, a.row_size});
-  const at::Tensor row = tensor(call, call.in[1]).to(at::kLong).bitwise_and(kWord).view({-1, 1});
+  const at::Tensor row =
+      tensor(call, call.in[1]).to(at::kLong).bitwise_and_(kWord).view({-1, 1, 1});
   const PhiloxBlock of_layer_0 = dropout_counter(0, 0, a.sequence, 0);
   const int64_t of_layer = dropout_counter(0, 0, 0, 1)[2];
   const at::Tensor sequence =
       (tensor(call, call.in[2]).to(at::kLong) * of_layer + int64_t{of_layer_0[2]})
-          .bitwise_and(kWord)
-          .view({1, 1});
+          .bitwise_and_(kWord)
+          .view({1, 1, 1});
   const double kept = 1 - options_of(call.attrs).probability;
   const int64_t step = composed_blocks_of_row(a.rows, a.row_size);
   for (int64_t first = 0; 4 * first < a.row_size; first += step) {
     const int64_t at = 4 * first, length = std::min(4 * step, a.row_size - at);
     const PhiloxBlock counter = dropout_counter(first, 0, 0, 0);
-    const at::Tensor block = at::arange(step, row.options()).add(int64_t{counter[0]}).view({1, -1});
-    const std::array<at::Tensor, 4> words = philox_words(
-        {block.bitwise_and(kWord), row, sequence, at::full_like(row, int64_t{counter[3]})}, a.seed);
-    std::vector<at::Tensor> drops;
-    for (const at::Tensor& word : words)
-      drops.push_back(word.lt(int64_t{a.threshold}).view({a.rows, -1, 1, kDropoutBlocks}));
-    const at::Tensor drop = at::cat(drops, 2).view({a.rows, -1}).narrow(1, 0, length);
+    const int64_t groups = step / kDropoutBlocks;
+    // Allocated first, so that what a round allocates is given back in the order of a stack.
+    const at::Tensor words = at::empty({a.rows, groups, 4, kDropoutBlocks}, row.options());
+    words.select(2, 0).copy_(
+        at::arange(step, row.options()).add_(int64_t{counter[0]}).view({1, groups, -1}));
+    words.select(2, 0).bitwise_and_(kWord);
+    words.select(2, 1).copy_(row);
+    words.select(2, 2).copy_(sequence);
+    words.select(2, 3).fill_(int64_t{counter[3]});
+    philox_rounds(words, 2, a.seed);
+    const at::Tensor drop = words.lt(int64_t{a.threshold}).view({a.rows, -1}).narrow(1, 0, length);
     out.narrow(1, at, length)
         .copy_(
             x.narrow(1, at, length).to(compute_type(call.in[0])).div(kept).masked_fill_(drop, 0));
@@ -158,7 +160,7 @@ void run_composed(const KernelCall& call) {
 
 int64_t workspace_composed(const std::any&, std::span<const Type> in, std::span<const Type>) {
   const int64_t rows = in[0].shape[0], row_size = in[0].shape.count() / rows;
-  constexpr int64_t kTensors = 32;  // of int64 numbers, at most, that are there at once
+  constexpr int64_t kTensors = 11;  // of an int64 for each Philox block, at most, at once
   return kTensors * allocated_bytes(rows * composed_blocks_of_row(rows, row_size) *
                                     int64_t{sizeof(int64_t)}) +
          8 * allocated_bytes(rows * int64_t{sizeof(int64_t)}) + (1 << 14);
