@@ -1,5 +1,6 @@
 #include "data/tokenizers/tokenizer.h"
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -8,6 +9,7 @@
 #include "base/json_tree.h"
 #include "base/printable.h"
 #include "data/files/fnv1a.h"
+#include "data/tokenizers/add_tokens.h"
 #include "data/tokenizers/bpe_tokenizer.h"
 #include "data/tokenizers/other_tokenizers.h"
 #include "data/tokenizers/sentencepiece_model.h"
@@ -98,8 +100,9 @@ bool is_tokenizer_json(const fs::path& path, std::string_view bytes) {
   return first != bytes.npos && bytes[first] == '{';
 }
 
-Tokenizer::Tokenizer(const fs::path& path) : path_(file_at(path)) {
-  const std::string bytes = read_tokenizer_file(path_);
+Tokenizer::Tokenizer(const fs::path& path, std::span<const std::string> add_tokens)
+    : path_(file_at(path)) {
+  std::string bytes = read_tokenizer_file(path_);
   const bool is_json = is_tokenizer_json(path_, bytes);
   try {
     model_ = is_json ? make_bpe_tokenizer(bytes) : make_sentencepiece_model(bytes);
@@ -108,6 +111,7 @@ Tokenizer::Tokenizer(const fs::path& path) : path_(file_at(path)) {
     throw DataError(path_text(path_) + ": " + (other.empty() ? error.what() : other));
   }
   is_sentencepiece_ = !is_json;
+  add(add_tokens, bytes);
   eos_id_ = model_->eos_id();
   fingerprint_ = fnv1a(bytes);
 
@@ -124,6 +128,25 @@ Tokenizer::Tokenizer(const fs::path& path) : path_(file_at(path)) {
 }
 
 Tokenizer::~Tokenizer() = default;
+
+void Tokenizer::add(std::span<const std::string> tokens, std::string& bytes) {
+  std::vector<std::string> added;
+  for (const std::string& token : tokens) {
+    if (token.empty()) throw DataError("found an empty token to add, expected some text");
+    if (!id_of(token) && std::ranges::find(added, token) == added.end()) added.push_back(token);
+  }
+  if (added.empty()) return;
+  if (is_sentencepiece_)
+    throw DataError(path_text(path_) + ": is a sentencepiece model, expected a tokenizer.json, " +
+                    "to which tokens can be added");
+  try {
+    bytes = with_added_tokens(bytes, added, vocab_size());
+    model_ = make_bpe_tokenizer(bytes);
+  } catch (const DataError& error) {
+    throw DataError(path_text(path_) + ", with tokens added: " + error.what());
+  }
+  extended_json_ = bytes;
+}
 
 std::string Tokenizer::spelling(int32_t id) const {
   return id >= 0 && id < vocab_size() ? model_->spelling(id) : "";

@@ -32,8 +32,11 @@ class Tokenizer {
  public:
   // `path` is a tokenizer.model, a tokenizer.json, or a folder with one of them: see
   // tokenizer_file(). Throws a DataError when the file is missing, larger than 64 MiB,
-  // neither of the two kinds, damaged, or holds what is not supported.
-  explicit Tokenizer(const std::filesystem::path& path);
+  // neither of the two kinds, damaged, or holds what is not supported. A tokenizer.json can have
+  // tokens added: each of `add_tokens` that it does not have gets the next id; to a
+  // tokenizer.model none can be.
+  explicit Tokenizer(const std::filesystem::path& path,
+                     std::span<const std::string> add_tokens = {});
   ~Tokenizer();
   Tokenizer(const Tokenizer&) = delete;
   Tokenizer& operator=(const Tokenizer&) = delete;
@@ -57,6 +60,8 @@ class Tokenizer {
   // The files that were read, and those that would have been if they existed.
   std::vector<std::filesystem::path> files() const;
   bool is_sentencepiece() const { return is_sentencepiece_; }
+  // The text of the tokenizer.json that has the tokens which were added; "" where none were.
+  const std::string& extended_json() const { return extended_json_; }
   int32_t vocab_size() const { return model_->vocab_size(); }
   int32_t ordinary_vocab_size() const { return model_->ordinary_vocab_size(); }
   // What a text begins with; -1 if nothing. For a tokenizer.json what its template puts there,
@@ -74,11 +79,12 @@ class Tokenizer {
   // Throws as decode() does.
   std::optional<uint8_t> byte_of(int32_t id) const;
 
-  // A 64-bit FNV-1a hash of the file's bytes. Token files carry it, so that those of other
-  // tokenizers are told apart; it is no defence against intent.
+  // A 64-bit FNV-1a hash of the file's bytes, or of extended_json(). Token files carry it, so that
+  // those of other tokenizers are told apart; it is no defence against intent.
   uint64_t fingerprint() const { return fingerprint_; }
 
  private:
+  void add(std::span<const std::string> tokens, std::string& bytes);
   void check(int32_t id) const;
 
   std::filesystem::path path_;
@@ -86,6 +92,7 @@ class Tokenizer {
   bool is_sentencepiece_ = false;
   int32_t eos_id_ = -1;
   uint64_t fingerprint_ = 0;
+  std::string extended_json_;
 };
 
 }  // namespace longshore::data

@@ -494,4 +494,14 @@ std::string with_hf_pad_token(std::string_view text, std::optional<int64_t> pad_
   return json_text(object);
 }
 
+std::string with_hf_vocabulary(std::string_view text, int64_t vocabulary) {
+  nlohmann::ordered_json object = parse_ordered_object(text);
+  const bool has_part = object.contains("text_config") && object["text_config"].is_object();
+  nlohmann::ordered_json& decoder = has_part ? object["text_config"] : object;
+  decoder["vocab_size"] = vocabulary;
+  if (object.contains("vocab_size")) object["vocab_size"] = vocabulary;
+  if (decoder.contains(kPerLayerWidth.hf_key)) decoder[kPerLayerVocabulary] = vocabulary;
+  return json_text(object);
+}
+
 }  // namespace longshore::models

@@ -62,6 +62,9 @@ std::string without_hf_quantization(std::string_view text);
 // The same with pad_token_id, which is null where there is none; also of the text model.
 std::string with_hf_pad_token(std::string_view text, std::optional<int64_t> pad_token);
 
+// The same with vocab_size, also of the text model and of what its layers read besides.
+std::string with_hf_vocabulary(std::string_view text, int64_t vocabulary);
+
 // What `config` has of RoPE and no config.json of its family can say, in the words of the keys.
 std::vector<std::string> beyond_rope_keys(const DecoderConfig& config);
 

@@ -346,5 +346,45 @@ TEST(TokenizeJson, NamesTheLineItCannotRead) {
   }
 }
 
+// As transformers' add_tokens makes of them; a token that is there keeps its id.
+TEST(Tokenizer, TokensCanBeAddedToATokenizerJson) {
+  TemporaryFolder folder;
+  for (const char* name : kJson) {
+    SCOPED_TRACE(name);
+    const Tokenizer plain(kGoldens / name);
+    const std::string there = plain.spelling(plain.vocab_size() - 1);
+    const std::vector<std::string> added{"<\"new\\>", there, "<n\u2192y>"};
+    const Tokenizer tokenizer(kGoldens / name, added);
+    const int32_t first = plain.vocab_size();
+    EXPECT_EQ(tokenizer.vocab_size(), first + 2);
+    EXPECT_EQ(tokenizer.ordinary_vocab_size(), first + 2);
+    EXPECT_EQ(tokenizer.id_of(added[0]), first);
+    EXPECT_EQ(tokenizer.id_of(there), first - 1);
+    EXPECT_EQ(tokenizer.id_of(added[2]), first + 1);
+    EXPECT_EQ(tokenizer.eos_id(), plain.eos_id());
+    EXPECT_NE(tokenizer.fingerprint(), plain.fingerprint());
+    for (const Case& each : cases_of(name)) EXPECT_EQ(tokenizer.encode(each.text), each.ids);
+    const std::string text = "a" + added[0] + added[2] + added[0];
+    const std::vector<int32_t> ids = tokenizer.encode(text);
+    EXPECT_EQ(std::vector(ids.end() - 3, ids.end()),
+              (std::vector<int32_t>{first, first + 1, first}));
+    EXPECT_EQ(tokenizer.decode(ids), text);
+
+    // All else of the file is as it was, and the file is the tokenizer.
+    auto json = nlohmann::json::parse(tokenizer.extended_json());
+    auto& list = json["added_tokens"];
+    list.erase(list.end() - 2, list.end());
+    EXPECT_EQ(json, nlohmann::json::parse(std::ifstream(kGoldens / name / "tokenizer.json")));
+    const Tokenizer written(folder.write("tokenizer.json", tokenizer.extended_json()));
+    EXPECT_EQ(written.encode(text), ids);
+    EXPECT_EQ(written.fingerprint(), tokenizer.fingerprint());
+    EXPECT_EQ(Tokenizer(kGoldens / name, std::vector{there}).extended_json(), "");
+  }
+  const std::vector<std::string> added{"<new>"};
+  for (const char* name : kSentencepiece)
+    EXPECT_THAT(message_of<DataError>([&] { Tokenizer(kGoldens / name, added); }),
+                HasSubstr("is a sentencepiece model, expected a tokenizer.json"));
+}
+
 }  // namespace
 }  // namespace longshore::data

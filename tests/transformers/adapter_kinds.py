@@ -5,7 +5,7 @@ usage: adapter_kinds.py TRAIN PROBE CONVERT
 
 Small Llamas with random weights in float32, with a head of their own and with one that is the embedding:
 - An adapter that train has made, peft loads; its logits are those of probe, and of the weights that convert merges
-  it into.
+  it into. The same where train has added tokens, once the model's matrices have rows for them.
 - An adapter of peft's, with random weights, has the same logits in probe, and train goes on with it.
 Prints by how much logits differ, of the largest.
 """
@@ -24,9 +24,10 @@ from side_by_side import run
 
 VOCABULARY, RANK = 512, 4
 SHAPE = ("model_name=llama3_8b base_emb_dim=64 base_num_decoder_layers=2 base_num_query_heads=4 base_num_kv_heads=2 "
-         f"head_dim=16 base_mlp_dim=96 vocab_size={VOCABULARY}").split()
+         "head_dim=16 base_mlp_dim=96").split()
 RUN = ("max_target_length=64 per_device_batch_size=2 gradient_accumulation_steps=1 backend=cpu "
        "peak_tflops_per_device=1 dtype=float32 dataset_type=synthetic dataset_path=").split()
+TOKENIZER, TOKENS = "tests/goldens/tokenizers/bytelevel_bpe_qwen", 409
 LIMIT = 5e-6  # how far logits may be apart, of the largest
 
 # What peft's LoraConfig says, our keys for it, and whether it is of models whose head is the embedding, or is not.
@@ -41,6 +42,8 @@ KINDS = {
     "saved module": ({"modules_to_save": ["embed_tokens"], "ensure_weight_tying": True},
                      ["modules_to_save=embed_tokens"], "tied"),
     "single tokens": ({"trainable_token_indices": [3, 77, 500]}, ["trainable_token_indices=3,77,500"], "both"),
+    "patterns": ({"rank_pattern": {"layers.1.self_attn.q_proj": 2, "v_proj": 6}, "alpha_pattern": {"o_proj": 3}},
+                 [r"rank_pattern=layers\.1\.self_attn\.q_proj:2,v_proj:6", "alpha_pattern=o_proj:3"], "both"),
     "head": ({"target_modules": ["q_proj", "v_proj", "lm_head"]}, ["lora_targets=q_proj,v_proj,lm_head"], "untied"),
 }
 
@@ -52,12 +55,13 @@ def difference(found, expected):
 class Base:
     """A folder with new weights, and who computes with it."""
 
-    def __init__(self, programs, work, tied):
+    def __init__(self, programs, work, tied, vocabulary=VOCABULARY, more=0):
         self.train, self.probe, self.convert = programs
         self.work, self.folder = work, work / "new" / "model"
-        run(self.train, "--config", "llama3_8b.yml", *SHAPE, *RUN, f"logits_via_embedding={str(tied).lower()}",
-            f"base_output_directory={work}", "run_name=new", "steps=1", "learning_rate=0")
-        self.ids = torch.randint(0, VOCABULARY, (2, 48), generator=torch.Generator().manual_seed(1))
+        run(self.train, "--config", "llama3_8b.yml", *SHAPE, f"vocab_size={vocabulary}", *RUN,
+            f"logits_via_embedding={str(tied).lower()}", f"base_output_directory={work}", "run_name=new", "steps=1",
+            "learning_rate=0")
+        self.ids = torch.randint(0, vocabulary + more, (2, 48), generator=torch.Generator().manual_seed(1))
         self.ids[0, 5], self.ids[1, 7] = 3, 77
         save_file({"input_ids": self.ids}, work / "inputs.safetensors")
 
@@ -86,6 +90,22 @@ class Base:
         run(self.convert, "--run", folder, "--to", self.work / f"{name}, merged")
         merged = self.logits(self.model(self.work / f"{name}, merged"))
         return difference(self.our_logits(folder / "adapter"), theirs), difference(merged, theirs)
+
+    def test_added_tokens(self):
+        name, added = "added", ["<one>", "<two>"]
+        folder = self.trained(name, f"lora_rank={RANK}", f"add_tokens={','.join(added)}", f"tokenizer_path={TOKENIZER}")
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder / "adapter")
+        assert tokenizer.convert_tokens_to_ids(added) == [TOKENS, TOKENS + 1]
+        model = self.model()
+        model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+        with torch.no_grad():
+            for matrix in (model.get_input_embeddings().weight, model.get_output_embeddings().weight):
+                matrix[TOKENS:] = matrix[:TOKENS].mean(0)
+        theirs = self.logits(peft.PeftModel.from_pretrained(model, folder / "adapter"))
+        run(self.convert, "--run", folder, "--to", self.work / "added, merged")
+        merged = self.work / "added, merged"
+        assert len(transformers.AutoTokenizer.from_pretrained(merged)) == len(tokenizer)
+        return difference(self.logits(self.model(merged)), theirs)
 
     def test_theirs(self, name, config):
         torch.manual_seed(2)
@@ -117,6 +137,11 @@ def main():
                 print(f"{work.name}, {name}: train's adapter {apart[0]:.1g}, merged {apart[1]:.1g}, "
                       f"peft's adapter {apart[2]:.1g}", flush=True)
                 assert max(apart) <= LIMIT, f"differs by {max(apart):.2g}, allowed {LIMIT}"
+            of_tokens = work / "tokens"
+            of_tokens.mkdir()
+            apart = Base(programs, of_tokens, tied, TOKENS, 2).test_added_tokens()
+            print(f"{work.name}, added tokens: merged {apart:.1g}", flush=True)
+            assert apart <= LIMIT, f"differs by {apart:.2g}, allowed {LIMIT}"
 
 
 main()

@@ -170,6 +170,7 @@ Manifest write_checkpoint(const fs::path& to, const SavedModel& saved, const Mod
                   saves_model(saved.layout) ? fs::absolute(to).lexically_normal() / kModelFolder
                                             : absolute_or_empty(saved.config.load_parameters_path),
                   saved.layout, arguments);
+  if (!saves_model(saved.layout)) write_others(files, folder / kAdapterFolder);
   manifest.files = files_of(folder);
   write_file(folder / kManifestFile, manifest_text(manifest));
   output.finish();

@@ -33,6 +33,7 @@
 #include "models/families/decoder_config.h"
 #include "models/families/quantization.h"
 #include "models/ops/update/state_format.h"
+#include "trainer/config/added_rows.h"
 
 namespace longshore::trainer {
 
@@ -115,10 +116,16 @@ struct Config {
   double loraplus_lr_ratio = 1;
   std::vector<std::string> modules_to_save;
   std::vector<std::string> trainable_token_indices;
+  std::vector<std::string> rank_pattern, alpha_pattern;
   bool lora_per_expert = false;
-  // No key: of load_adapter_path, where the keys cannot say which modules have adapters of which
-  // size (see models::LoraConfig). with_adapter() fills it in.
+  std::vector<std::string> add_tokens;
+  // No key: of load_adapter_path, rank_pattern and alpha_pattern, where adapters are not alike in
+  // all layers (see models::LoraConfig). with_adapter() fills it in.
   std::map<std::string, models::LoraModule, std::less<>> lora_modules;
+  // No keys: the numbers of add_tokens, in their order, and the rows of those that are new.
+  // with_added_tokens() fills them in.
+  std::vector<int64_t> added_tokens;
+  AddedRows added_rows;
   // No key: the matrices that load_parameters_path has in fewer bits, which frozen_weight_dtype:
   // auto leaves as they are. with_stored_formats() fills it in.
   std::shared_ptr<const models::Quantizations> stored_formats;

@@ -108,6 +108,7 @@ const std::map<std::string, std::string>& keys_by_other_name() {
       {"bnb_4bit_use_double_quant", "frozen_weight_double_quantization"},
       {"stage", "dataset_type"},
       {"template", "chat_template"},
+      {"tokens", "add_tokens"},
       {"val_size", "eval_dataset_path"},
       {"warmup_iters", "warmup_steps_fraction"},
       // transformers' Trainer, peft and TRL

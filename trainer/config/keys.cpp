@@ -253,6 +253,14 @@ std::vector<Key> make_config_keys() {
       {"trainable_token_indices", training,
        ListKey{&Config::trainable_token_indices, "tokens' numbers", {}},
        "tokens whose rows of the embedding train beside the adapters, and are saved with those"},
+      {"rank_pattern", training, ListKey{&Config::rank_pattern, "MODULE:RANK", {}},
+       "ranks of modules whose full name, or its end after a dot, is what the regular expression "
+       "MODULE says; the first that does counts"},
+      {"alpha_pattern", training, ListKey{&Config::alpha_pattern, "MODULE:ALPHA", {}},
+       "the same of alphas"},
+      {"add_tokens", training, ListKey{&Config::add_tokens, "tokens", {}},
+       "tokens that the tokenizer is to have; rows of new ones begin as the mean of all others, "
+       "and train, of the embedding also beside adapters"},
       {"lora_dropout", training, below_one(&Config::lora_dropout),
        "probability with which numbers that an adapter reads drop out in training"},
       {"loraplus_lr_ratio", training, above(0, &Config::loraplus_lr_ratio),

@@ -1,13 +1,17 @@
 #include "trainer/config/model_keys.h"
 
 #include <algorithm>
+#include <charconv>
+#include <limits>
 #include <optional>
+#include <system_error>
 
 #include "base/error.h"
 #include "base/integer.h"
 #include "base/printable.h"
 #include "models/families/decoder_config.h"
 #include "models/families/family.h"
+#include "models/families/limits.h"
 #include "trainer/config/key_values.h"
 
 namespace longshore::trainer {
@@ -18,6 +22,27 @@ bool has_dense_layers(const Config& config) {
 }
 
 namespace {
+
+// "MODULE:VALUE", where an expression may have colons too.
+template <class T>
+std::vector<std::pair<std::string, T>> module_values(const Config& config, const std::string& key,
+                                                     const std::vector<std::string>& items, T most,
+                                                     const std::string& values) {
+  std::vector<std::pair<std::string, T>> found;
+  for (const std::string& item : items) {
+    const size_t colon = std::min(item.rfind(':'), item.size());
+    const char *begin = item.data() + std::min(colon + 1, item.size()),
+               *end = item.data() + item.size();
+    T value{};
+    const auto [rest, error] = std::from_chars(begin, end, value);
+    if (colon == 0 || rest != end || error != std::errc() || !(value > 0 && value <= most))
+      throw ConfigError(location(config, key) + ": found " + excerpt(item) +
+                        ", expected MODULE:VALUE, with values that are " + values +
+                        ", as in q_proj:16");
+    found.emplace_back(item.substr(0, colon), value);
+  }
+  return found;
+}
 
 std::vector<std::string> lora_targets_of_layers(const Config& config) {
   std::vector<std::string> targets =
@@ -53,7 +78,22 @@ std::vector<int64_t> trained_tokens(const Config& config) {
                         " twice, expected each token once");
     tokens.push_back(*token);
   }
+  if (std::ranges::find(config.modules_to_save, models::kEmbeddingModule) !=
+      config.modules_to_save.end())
+    return tokens;
+  for (const int64_t token : config.added_tokens)
+    if (std::ranges::find(tokens, token) == tokens.end()) tokens.push_back(token);
   return tokens;
+}
+
+std::vector<std::pair<std::string, int64_t>> rank_pattern(const Config& config) {
+  return module_values<int64_t>(config, "rank_pattern", config.rank_pattern, models::kMaxLoraRank,
+                                "integers from 1 to " + std::to_string(models::kMaxLoraRank));
+}
+
+std::vector<std::pair<std::string, double>> alpha_pattern(const Config& config) {
+  return module_values<double>(config, "alpha_pattern", config.alpha_pattern,
+                               std::numeric_limits<float>::max(), "numbers above 0");
 }
 
 models::LoraConfig lora_config(const Config& config) {

@@ -2,7 +2,9 @@
 // say of its model.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "models/families/lora_config.h"
@@ -25,8 +27,14 @@ std::vector<std::string> known_lora_targets(const Config& config);
 // Those that have one: lora_targets, all-linear written out.
 std::vector<std::string> lora_targets(const Config& config);
 
-// trainable_token_indices. Throws ConfigError for what is no token.
+// trainable_token_indices, and what add_tokens adds to them: not where all of the embedding trains.
+// Throws ConfigError for what is no token.
 std::vector<int64_t> trained_tokens(const Config& config);
+
+// rank_pattern and alpha_pattern: expressions for modules, and what these have. Throw ConfigError
+// for other texts.
+std::vector<std::pair<std::string, int64_t>> rank_pattern(const Config& config);
+std::vector<std::pair<std::string, double>> alpha_pattern(const Config& config);
 
 // The adapters that the keys describe.
 models::LoraConfig lora_config(const Config& config);

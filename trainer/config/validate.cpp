@@ -198,6 +198,17 @@ void check_images(const Config& config) {
   }
 }
 
+void check_added_tokens(const Config& config) {
+  if (config.add_tokens.empty()) return;
+  if (is_toy(config)) refuse(config, "add_tokens", "none with " + described(config, "model_type"));
+  if (std::set(config.add_tokens.begin(), config.add_tokens.end()).size() !=
+      config.add_tokens.size())
+    refuse(config, "add_tokens", "each token once");
+  if (config.tokenizer_path.empty())
+    refuse(config, "tokenizer_path",
+           "a path, to the tokenizer of " + described(config, "add_tokens"));
+}
+
 void check_training(const Config& config) {
   if (config.lora_rank > 0 && is_toy(config)) {
     refuse(config, "lora_rank", "0 with " + described(config, "model_type"));
@@ -245,6 +256,10 @@ void check_training(const Config& config) {
     refuse(config, "modules_to_save",
            "embed_tokens alone with " + described(config, "logits_via_embedding") +
                ": embedding and head are one");
+  if (config.lora_rank > 0 && rank_pattern(config).size() + alpha_pattern(config).size() > 0 &&
+      config.lora_per_expert && config.model.experts > 0)
+    refuse(config, "lora_per_expert", "false with a rank_pattern or an alpha_pattern");
+  check_added_tokens(config);
   if (!config.load_adapter_path.empty() && config.load_parameters_path.empty()) {
     refuse(config, "load_parameters_path",
            "the weights that the adapter is for, with " + described(config, "load_adapter_path"));

@@ -148,12 +148,14 @@ class Run {
 
   // A resumed run takes them from its checkpoint: the folder that training began from may be gone.
   ModelFiles model_files() const {
-    if (!world_.is_first() || !saves_model(plans_.layout)) return {};
-    const fs::path source =
-        opened_.start ? opened_.start->model() : fs::path(config_.load_parameters_path);
+    const bool has_model = saves_model(plans_.layout);
+    if (!world_.is_first() || (!has_model && config_.add_tokens.empty())) return {};
+    const fs::path source = !has_model      ? fs::path()
+                            : opened_.start ? opened_.start->model()
+                                            : fs::path(config_.load_parameters_path);
     ModelFiles files = read_model_files(
         source, config_.tokenizer_path.empty() ? source : config_.tokenizer_path, images(config_));
-    if (files.config.empty()) files.config = models::write_hf_config(model_);
+    if (has_model && files.config.empty()) files.config = models::write_hf_config(model_);
     if (opened_.data.tokenizer)
       add_text_files(
           *opened_.data.tokenizer, config_.chat_template,

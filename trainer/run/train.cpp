@@ -35,9 +35,8 @@
 #include "trainer/run/run.h"
 #include "trainer/step/batch_arguments.h"
 #include "trainer/step/training_plans.h"
-#include "trainer/weights/adapter.h"
+#include "trainer/weights/folders_read.h"
 #include "trainer/weights/load_parameters.h"
-#include "trainer/weights/stored_formats.h"
 
 namespace longshore::trainer {
 namespace {
@@ -124,7 +123,7 @@ void train(const Config& given) {
   const std::unique_ptr<World> world = connect(launch, chosen.target);
   StopSignal::note_from_now();
   require_same_config(given, chosen.target, *world);
-  const Config config = with_devices(with_stored_formats(with_adapter(given)), world->size());
+  const Config config = with_devices(with_folders_read(given), world->size());
   require_savable(config, chosen.target);
   const RunSpec asked(config, chosen.target);
 

@@ -303,15 +303,16 @@ TrainingData open_data(const Config& config, const data::BatchSchema& schema, co
                        data::Rank rank) {
   TrainingData result;
   uint64_t seed = static_cast<uint64_t>(config.seed);
-  if (config.dataset_type == DatasetType::synthetic) {
+  const bool is_synthetic = config.dataset_type == DatasetType::synthetic;
+  if (!config.tokenizer_path.empty() && (!is_synthetic || !config.add_tokens.empty()))
+    result.tokenizer = read_file_of(config, "tokenizer_path", [&] {
+      return std::make_unique<data::Tokenizer>(config.tokenizer_path, config.add_tokens);
+    });
+  if (is_synthetic) {
     result.training = data::synthetic_batches(schema, static_cast<int32_t>(config.model.vocabulary),
                                               seed, rank, row_images(config));
     return result;
   }
-  if (!config.tokenizer_path.empty())
-    result.tokenizer = read_file_of(config, "tokenizer_path", [&] {
-      return std::make_unique<data::Tokenizer>(config.tokenizer_path);
-    });
   Opener opener(config, result.tokenizer.get(), log);
   std::vector<data::WeightedRows> sources;
   for (const DatasetFile& file : config.dataset_path) {

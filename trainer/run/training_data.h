@@ -22,7 +22,7 @@ struct TrainingData {
   data::BatchSource validation;       // where there is text held out
   int64_t validation_batches = 0;
   double unigram_loss = 0;
-  std::unique_ptr<data::Tokenizer> tokenizer;  // where text is read or sampled
+  std::unique_ptr<data::Tokenizer> tokenizer;  // where text is read or sampled, or tokens are added
   Prompt sample_prompt;                        // where text is sampled
 };
 

@@ -88,16 +88,46 @@ LoraConfig read_adapter_config(const fs::path& folder, const AdapterBase& base) 
   }
 }
 
+namespace {
+
+AdapterBase adapter_base(const Config& config) {
+  return {.family = config.model.family,
+          .layers = static_cast<int>(config.model.layers),
+          .tower_layers = config.use_multimodal ? static_cast<int>(config.vision.layers) : 0,
+          .has_dense_layers = has_dense_layers(config),
+          .has_tied_embeddings = config.model.tied_embeddings,
+          .vocabulary = config.model.vocabulary};
+}
+
+// The sizes of adapters that rank_pattern and alpha_pattern say.
+Config with_patterns(Config config) {
+  if (config.lora_rank == 0 || (config.rank_pattern.empty() && config.alpha_pattern.empty()))
+    return config;
+  AdapterTargets targets{.rank_pattern = rank_pattern(config),
+                         .alpha_pattern = alpha_pattern(config),
+                         .patterns_must_match = true};
+  for (const std::string& target : lora_targets(config))
+    (models::is_expert_target(target) ? targets.target_parameters : targets.target_modules.list)
+        .push_back(target);
+  LoraConfig lora{.rank = config.lora_rank, .alpha = config.lora_alpha};
+  try {
+    set_targets(targets, adapter_base(config), lora);
+  } catch (const DataError& error) {
+    throw ConfigError(error.what());
+  }
+  config.lora_rank = lora.rank;
+  config.lora_alpha = lora.alpha;
+  config.lora_modules = lora.modules;
+  return config;
+}
+
+}  // namespace
+
 Config with_adapter(Config config) {
+  config = with_patterns(std::move(config));
   if (config.load_adapter_path.empty()) return config;
   const fs::path folder = adapter_folder(config);
-  const LoraConfig adapter = read_adapter_config(
-      folder, {.family = config.model.family,
-               .layers = static_cast<int>(config.model.layers),
-               .tower_layers = config.use_multimodal ? static_cast<int>(config.vision.layers) : 0,
-               .has_dense_layers = has_dense_layers(config),
-               .has_tied_embeddings = config.model.tied_embeddings,
-               .vocabulary = config.model.vocabulary});
+  const LoraConfig adapter = read_adapter_config(folder, adapter_base(config));
   std::vector<std::string> differing;
   auto take = [&](const char* key, auto& here, const auto& there, const std::string& here_text,
                   const std::string& there_text) {
@@ -131,6 +161,10 @@ Config with_adapter(Config config) {
        fmt::format("{}", adapter.dropout));
   take("lora_per_expert", config.lora_per_expert, adapter.per_expert,
        config.lora_per_expert ? "true" : "false", adapter.per_expert ? "true" : "false");
+  const bool has_patterns = !config.rank_pattern.empty() || !config.alpha_pattern.empty();
+  if (has_patterns && config.lora_modules != adapter.modules)
+    differing.push_back(
+        "rank_pattern, alpha_pattern: other ranks and alphas of modules in the adapter");
   config.lora_modules = adapter.modules;
   if (!differing.empty())
     throw ConfigError(location(config, "load_adapter_path") + ": " + path_text(folder) +

@@ -35,6 +35,10 @@ class NameExpression {
     }
   }
 
+  [[noreturn]] void refuse(const std::string& what) const {
+    throw DataError(key_ + ": found " + in_quotes(text_) + ", " + what);
+  }
+
  private:
   Pcre2Expression compile(const std::string& text) const {
     try {
@@ -42,10 +46,6 @@ class NameExpression {
     } catch (const DataError& error) {
       refuse(error.what());
     }
-  }
-
-  [[noreturn]] void refuse(const std::string& what) const {
-    throw DataError(key_ + ": found " + in_quotes(text_) + ", " + what);
   }
 
   std::string key_, text_;
@@ -79,13 +79,25 @@ class ModulePattern {
       values_.emplace_back(NameExpression(key, expression, "(?:.*\\.)?(?:", ")"), value);
   }
 
-  Value value(const std::string& module, Value otherwise) const {
-    for (const auto& [expression, value] : values_)
-      if (expression.matches(module)) return value;
+  Value value(const std::string& module, Value otherwise) {
+    for (size_t i = 0; i < values_.size(); ++i)
+      if (values_[i].first.matches(module)) {
+        used_.insert(i);
+        return values_[i].second;
+      }
     return otherwise;
   }
 
+  void require_used() const {
+    for (size_t i = 0; i < values_.size(); ++i)
+      if (!used_.contains(i))
+        values_[i].first.refuse(
+            "which matches no module that has an adapter, or none that an "
+            "earlier one does not");
+  }
+
  private:
+  std::set<size_t> used_;
   std::vector<std::pair<NameExpression, Value>> values_;
 };
 
@@ -249,8 +261,8 @@ void set_targets(const AdapterTargets& said, const AdapterBase& base, LoraConfig
   const std::vector<std::string> known = base.lora_targets();
   const NameMatcher target("target_modules", targets.target_modules),
       excluded("exclude_modules", targets.exclude_modules);
-  const ModulePattern<int64_t> ranks("rank_pattern", targets.rank_pattern);
-  const ModulePattern<double> alphas("alpha_pattern", targets.alpha_pattern);
+  ModulePattern<int64_t> ranks("rank_pattern", targets.rank_pattern);
+  ModulePattern<double> alphas("alpha_pattern", targets.alpha_pattern);
   const LayerFilter filter(targets, base);
   const int layers = base.layers;
   auto is_target = [&](const std::string& name) {
@@ -307,6 +319,10 @@ void set_targets(const AdapterTargets& said, const AdapterBase& base, LoraConfig
                     join(known) +
                     (base.family->layer.experts.are_numbered() ? ", those of experts of all" : ""));
   if (config.per_expert) require_no_patterns(said);
+  if (said.patterns_must_match) {
+    ranks.require_used();
+    alphas.require_used();
+  }
   if (const auto alike = targets_of_all_layers(config.modules, base)) {
     config.rank = config.modules.begin()->second.rank;
     config.alpha = config.modules.begin()->second.alpha;

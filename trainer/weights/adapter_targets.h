@@ -35,6 +35,7 @@ struct AdapterTargets {
   // whole name or its end after a dot.
   std::vector<std::pair<std::string, int64_t>> rank_pattern;
   std::vector<std::pair<std::string, double>> alpha_pattern;
+  bool patterns_must_match = false;  // each of these, a module that has an adapter
 };
 
 // The model that an adapter is for: so many decoder layers of a family, some of which may have no
@@ -67,9 +68,9 @@ std::vector<std::string> peft_modules(std::string_view module, bool reads_images
 
 // Sets the modules of `config`, whose rank and alpha are the default: by `targets` alone where
 // adapters are alike in all layers, else one by one. Throws a DataError that begins with the key:
-// for an expression that is none, or is slow to match; where no module is a target; for modules
-// that can have no adapter here, such as lm_head and those of a tower; and for adapters of each
-// expert by itself that are not alike in all layers.
+// for an expression that is none, is slow to match, or matches nothing and has to; where no module
+// is a target; for modules that can have no adapter here, such as lm_head and those of a tower; and
+// for adapters of each expert by itself that are not alike in all layers.
 void set_targets(const AdapterTargets& targets, const AdapterBase& base,
                  models::LoraConfig& config);
 

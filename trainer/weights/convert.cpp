@@ -255,8 +255,8 @@ ModelFiles files_of_run(const RunWeights& trained) {
   const bool has_tokenizer =
       !fs::is_directory(trained.tokenizer) || data::tokenizer_file(trained.tokenizer);
   if (has_tokenizer)
-    add_text_files(data::Tokenizer(trained.tokenizer), trained.chat_template, TextEnds::of_model,
-                   files);
+    add_text_files(data::Tokenizer(trained.tokenizer, trained.add_tokens), trained.chat_template,
+                   TextEnds::of_model, files);
   return files;
 }
 
@@ -278,6 +278,7 @@ std::string convert(const Conversion& asked) {
   Conversion conversion = asked;
   ModelFiles files;
   std::optional<models::Quantization> frozen;
+  AddedRows added_rows;
   if (conversion.run.empty()) {
     files = read_model_files(conversion.from, conversion.from, conversion.images);
   } else {
@@ -287,8 +288,13 @@ std::string convert(const Conversion& asked) {
     conversion.adapter = trained.adapter;
     conversion.images = trained.images;
     frozen = trained.frozen;
+    added_rows = trained.added_rows;
   }
   HfConfig config = read_hf_config(conversion.from, conversion.unknown_keys, conversion.images);
+  if (added_rows.end() > config.decoder.vocabulary) {
+    config.decoder.vocabulary = added_rows.end();
+    files.config = models::with_hf_vocabulary(files.config, added_rows.end());
+  }
   if (conversion.dtype)
     files.config = models::with_hf_dtype(files.config, hf_name(*conversion.dtype));
   const bool has_adapter = !conversion.adapter.empty();
@@ -298,7 +304,7 @@ std::string convert(const Conversion& asked) {
   models::Model model = models::decoder(config.decoder);
   if (frozen && has_adapter) quantize_weights(model, [&](const std::string&) { return frozen; });
   const offload::ParameterLayout layout = offload::lay_out(model);
-  const StoredWeights weights(conversion.from, config.decoder);
+  const StoredWeights weights(conversion.from, config.decoder, added_rows);
   check_tensors(conversion.from, layout, weights, config.decoder);
   if (weights.has_quantized()) files.config = models::without_hf_quantization(files.config);
   const std::vector<data::SafetensorsInfo> tensors =

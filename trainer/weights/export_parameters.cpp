@@ -33,6 +33,8 @@ std::string config_text(const TrainedModel& trained, Dtype dtype) {
     const models::DecoderConfig described =
         models::parse_hf_config(text, models::UnknownKeys::ignore, models::Images::read);
     if (described.pad_token != pad_token) text = models::with_hf_pad_token(text, pad_token);
+    if (described.vocabulary != trained.model.vocabulary)
+      text = models::with_hf_vocabulary(text, trained.model.vocabulary);
     if (!turns_as(trained.model, described)) text = models::with_hf_rope(text, trained.model);
     return models::with_hf_dtype(text, dtype == Dtype::float32 ? "float32" : "bfloat16");
   }

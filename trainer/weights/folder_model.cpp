@@ -1,5 +1,7 @@
 #include "trainer/weights/folder_model.h"
 
+#include <algorithm>
+
 #include "trainer/weights/adapter.h"
 #include "trainer/weights/hf_folder.h"
 
@@ -7,8 +9,10 @@ namespace longshore::trainer {
 
 models::DecoderConfig read_folder_model(const std::filesystem::path& folder,
                                         const std::filesystem::path& adapter,
-                                        models::UnknownKeys unknown, models::Images images) {
+                                        models::UnknownKeys unknown, models::Images images,
+                                        const AddedRows& added_rows) {
   models::DecoderConfig model = read_hf_config(folder, unknown, images).decoder;
+  model.vocabulary = std::max(model.vocabulary, added_rows.end());
   if (!adapter.empty()) model.lora = read_adapter_config(adapter, adapter_base(model));
   model.lora.dropout = 0;  // of training alone
   return model;

@@ -32,10 +32,8 @@ std::string embeddings_of(const models::DecoderConfig& model) {
 
 // transformers 5 computes with both, older releases with the embeddings alone.
 bool is_copy_of_embeddings(const models::DecoderConfig& model, const StoredWeights& weights) {
-  if (!weights.contains(embeddings_of(model))) return true;  // which is said elsewhere
-  const data::SafetensorsTensor &head = *weights.find_plain(head_of(model)),
-                                &embeddings = *weights.find_plain(embeddings_of(model));
-  return head.dtype == embeddings.dtype && std::ranges::equal(head.data, embeddings.data);
+  return !weights.contains(embeddings_of(model)) ||  // which is said elsewhere
+         weights.are_alike(head_of(model), embeddings_of(model));
 }
 
 }  // namespace
@@ -115,11 +113,7 @@ void append_converted(const data::SafetensorsTensor& tensor, data::SafetensorsDt
 void write_hf_folder(const fs::path& to, const HfFolder& folder) {
   AtomicFolder output(to);
   write_file(output.directory() / kHfConfigFile, folder.files.config);
-  for (const SmallFile& file : folder.files.others) {
-    const fs::path path = output.directory() / file.name;
-    fs::create_directories(path.parent_path());
-    write_file(path, file.text);
-  }
+  write_others(folder.files, output.directory());
   data::write_safetensors_folder(output.directory(), folder.tensors, folder.max_shard_bytes,
                                  folder.append_data);
   output.finish();

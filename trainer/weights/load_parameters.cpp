@@ -90,7 +90,7 @@ std::vector<std::string> differences(const DecoderConfig& one, const DecoderConf
 struct OpenedWeights {
   OpenedWeights(const WeightSources& from, const DecoderConfig& model,
                 const offload::ParameterLayout& layout)
-      : of_model(from.folder, model), saved(layout, SavedIn::model) {
+      : of_model(from.folder, model, from.added_rows), saved(layout, SavedIn::model) {
     check_tensors(from.folder, layout, of_model, model);
     if (!from.adapter.empty()) adapter.emplace(from.adapter, layout);
   }
@@ -117,13 +117,15 @@ void read_token_rows(const OpenedWeights& opened, const DecoderConfig& model, in
 WeightSources sources(const Config& config) {
   return {.folder = config.load_parameters_path,
           .adapter = config.load_adapter_path,
-          .seed = static_cast<uint64_t>(config.seed)};
+          .seed = static_cast<uint64_t>(config.seed),
+          .added_rows = config.added_rows};
 }
 
 void require_same_model(const Config& config, const DecoderConfig& model) {
   const fs::path& folder = config.load_parameters_path;
-  const DecoderConfig there = with_rope_override(
+  DecoderConfig there = with_rope_override(
       config, read_hf_config(folder, unknown_keys(config), images(config)).decoder);
+  there.vocabulary = std::max(there.vocabulary, config.added_rows.end());
   const std::vector<std::string> differing = differences(model, there);
   if (!differing.empty())
     throw ConfigError(location(config, "load_parameters_path") + ": " + path_text(folder) +

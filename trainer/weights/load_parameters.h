@@ -19,6 +19,7 @@ struct WeightSources {
   std::filesystem::path folder;   // Hugging Face's
   std::filesystem::path adapter;  // peft's; empty: a model's adapters start as their Init says
   uint64_t seed = 0;              // of that
+  AddedRows added_rows = {};      // to the folder's matrices of the vocabulary
 };
 
 // Tensors of files, mapped and converted piece by piece, straight into these copies where they

@@ -4,6 +4,7 @@
 #include <cctype>
 #include <string_view>
 
+#include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/printable.h"
 #include "base/text.h"
@@ -101,6 +102,14 @@ void ModelFiles::set(const std::string& name, std::string text) {
     found->text = std::move(text);
   else
     others.push_back({name, std::move(text)});
+}
+
+void write_others(const ModelFiles& files, const fs::path& folder) {
+  for (const SmallFile& file : files.others) {
+    const fs::path path = folder / file.name;
+    fs::create_directories(path.parent_path());
+    write_file(path, file.text);
+  }
 }
 
 ModelFiles read_model_files(const fs::path& source, const fs::path& tokenizer,

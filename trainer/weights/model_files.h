@@ -28,6 +28,9 @@ struct ModelFiles {
   void set(const std::string& name, std::string text);
 };
 
+// Writes the others into `folder`.
+void write_others(const ModelFiles& files, const std::filesystem::path& folder);
+
 // Of the folder `source`: config.json, with RoPE in both spellings (models::with_both_spellings)
 // and of a model with images as `images` says, then also what its images are made ready by
 // (preprocessor_config.json, processor_config.json); generation_config.json, and files named

@@ -11,6 +11,7 @@
 #include "trainer/config/rope_override.h"
 #include "trainer/config/run_files.h"
 #include "trainer/config/yaml.h"
+#include "trainer/weights/added_tokens.h"
 
 namespace longshore::trainer {
 
@@ -40,12 +41,14 @@ RunWeights weights_of_run(const fs::path& run) {
     throw ConfigError("--run: found " + path_text(run) + ", expected a run directory, which has " +
                       kConfigFile);
   require_regular_file(run / kConfigFile);
-  const Config config = load_config(run / kConfigFile, {}, default_configs_directory());
+  const Config config =
+      with_added_tokens(load_config(run / kConfigFile, {}, default_configs_directory()));
   const fs::path model = part(run, kModelFolder), adapter = part(run, kAdapterFolder);
   if (!model.empty())
     return {.model = model,
             .adapter = adapter,
             .tokenizer = config.tokenizer_path.empty() ? model : config.tokenizer_path,
+            .add_tokens = config.add_tokens,
             .chat_template = config.chat_template,
             .images = images(config),
             .add_bos_eos = config.add_bos_eos};
@@ -60,6 +63,8 @@ RunWeights weights_of_run(const fs::path& run) {
           .adapter = adapter,
           .tokenizer =
               config.tokenizer_path.empty() ? config.load_parameters_path : config.tokenizer_path,
+          .add_tokens = config.add_tokens,
+          .added_rows = config.added_rows,
           .chat_template = config.chat_template,
           .turned_as = turned_as(config),
           .images = images(config),

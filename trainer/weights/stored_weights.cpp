@@ -34,7 +34,7 @@ data::SafetensorsFolder opened(const std::filesystem::path& folder,
 }  // namespace
 
 StoredWeights::StoredWeights(const std::filesystem::path& folder,
-                             const models::DecoderConfig& model)
+                             const models::DecoderConfig& model, const AddedRows& added)
     : plain_(opened(folder, model)),
       dtype_(model.dtype == models::Dtype::bfloat16 ? data::SafetensorsDtype::bfloat16
                                                     : data::SafetensorsDtype::float32) {
@@ -55,6 +55,10 @@ StoredWeights::StoredWeights(const std::filesystem::path& folder,
         add_mxfp4(name);
       }
     }
+    if (added.count > 0)
+      for (const std::string& matrix :
+           {embeddings, head, prefix + "model.embed_tokens_per_layer.weight"})
+        add_rows(matrix, added);
   } catch (const DataError& error) {
     throw DataError(path_text(folder) + ": " + error.what());
   }
@@ -71,6 +75,13 @@ void StoredWeights::add_mxfp4(const std::string& blocks) {
   parts_.insert({blocks, scales});
 }
 
+void StoredWeights::add_rows(const std::string& matrix, const AddedRows& added) {
+  if (quantized_.contains(matrix))
+    throw DataError("tensor " + in_quotes(matrix) +
+                    ": found in fewer bits, expected floating-point numbers for add_tokens");
+  if (plain_.contains(matrix)) extended_.emplace(matrix, MatrixWithRows(plain_.at(matrix), added));
+}
+
 std::vector<std::string> StoredWeights::names() const {
   std::vector<std::string> names;
   for (const std::string& name : plain_.names())
@@ -85,6 +96,8 @@ bool StoredWeights::contains(std::string_view name) const {
 }
 
 data::SafetensorsInfo StoredWeights::info(std::string_view name) const {
+  if (const auto found = extended_.find(name); found != extended_.end())
+    return found->second.info();
   const auto found = quantized_.find(name);
   if (found == quantized_.end()) return plain_.at(name);
   data::SafetensorsInfo info =
@@ -116,7 +129,12 @@ void StoredWeights::copy(std::string_view name, const Rows& rows, const WriteByt
 }
 
 const data::SafetensorsTensor* StoredWeights::find_plain(std::string_view name) const {
-  return quantized_.contains(name) ? nullptr : &plain_.at(name);
+  return quantized_.contains(name) || extended_.contains(name) ? nullptr : &plain_.at(name);
+}
+
+bool StoredWeights::are_alike(std::string_view one, std::string_view other) const {
+  const data::SafetensorsTensor &a = plain_.at(one), &b = plain_.at(other);
+  return a.dtype == b.dtype && std::ranges::equal(a.data, b.data);
 }
 
 data::NonFinite StoredWeights::read(std::string_view name, int64_t first, std::span<float> to,
@@ -124,6 +142,8 @@ data::NonFinite StoredWeights::read(std::string_view name, int64_t first, std::s
   if (const auto found = quantized_.find(name); found != quantized_.end())
     return std::visit([&](const auto& tensor) { return tensor.to_float32(first, to, step); },
                       found->second);
+  if (const auto found = extended_.find(name); found != extended_.end())
+    return found->second.read(first, to, step);
   return data::to_float32(plain_.at(name), first, to, step);
 }
 

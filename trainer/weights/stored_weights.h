@@ -17,6 +17,8 @@
 #include "data/safetensors/safetensors_folder.h"
 #include "models/families/decoder.h"
 #include "models/families/quantize_weights.h"
+#include "trainer/config/added_rows.h"
+#include "trainer/weights/matrix_with_rows.h"
 
 namespace longshore::trainer {
 
@@ -26,8 +28,10 @@ class StoredWeights {
  public:
   // The weights of `model` (see models::hf_weight_name); where embeddings are tied and stored as
   // lm_head.weight alone, they are the embeddings. Throws what data::SafetensorsFolder,
-  // data::Mxfp4Tensor and data::QuantizedTensor throw.
-  StoredWeights(const std::filesystem::path& folder, const models::DecoderConfig& model);
+  // data::Mxfp4Tensor and data::QuantizedTensor throw. Matrices of the vocabulary have the `added`
+  // rows as well, each of which is the mean of all that the files have.
+  StoredWeights(const std::filesystem::path& folder, const models::DecoderConfig& model,
+                const AddedRows& added = {});
 
   std::vector<std::string> names() const;  // sorted
   bool contains(std::string_view name) const;
@@ -37,8 +41,11 @@ class StoredWeights {
   // How such a tensor is stored; nothing for another.
   std::optional<models::Quantization> quantization(std::string_view name) const;
   models::Quantizations quantizations() const;
-  // The tensor itself; nullptr for one in fewer bits.
+  // The tensor itself; nullptr for one in fewer bits, or with rows added.
   const data::SafetensorsTensor* find_plain(std::string_view name) const;
+
+  // Whether the files have the same dtype and bytes for both.
+  bool are_alike(std::string_view one, std::string_view other) const;
 
   // As data::to_float32 does it.
   data::NonFinite read(std::string_view name, int64_t first, std::span<float> to,
@@ -62,11 +69,13 @@ class StoredWeights {
   using Quantized = std::variant<data::Mxfp4Tensor, data::QuantizedTensor>;
 
   void add_mxfp4(const std::string& blocks);
+  void add_rows(const std::string& matrix, const AddedRows& added);
 
   data::SafetensorsFolder plain_;
   data::SafetensorsDtype dtype_;  // of numbers of which the files say none
   std::map<std::string, Quantized, std::less<>> quantized_;
   std::set<std::string> parts_;  // the files' tensors that these are made of
+  std::map<std::string, MatrixWithRows, std::less<>> extended_;
 };
 
 }  // namespace longshore::trainer

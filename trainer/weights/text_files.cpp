@@ -142,7 +142,9 @@ void add_chat_template(const std::string& chat_template, ModelFiles& files) {
 
 void add_text_files(const data::Tokenizer& tokenizer, const std::string& chat_template,
                     TextEnds ends, ModelFiles& files) {
-  add_text_ends(tokenizer, chat_template, ends, files);
+  if (!files.config.empty()) add_text_ends(tokenizer, chat_template, ends, files);
+  if (const std::string& text = tokenizer.extended_json(); !text.empty())
+    files.set(kTokenizerJson, text);
   if (tokenizer.is_sentencepiece()) add_tokenizer_json(chat_template, files);
   add_tokenizer_config(tokenizer, files);
   if (!chat_template.empty()) add_chat_template(chat_template, files);

@@ -20,10 +20,11 @@ enum class TextEnds {
 
 // Adds to `files`, of which `tokenizer` is the tokenizer, what transformers needs in order to read
 // and write texts as training does:
-//   tokenizer.json          that of a sentencepiece model
 //   tokenizer_config.json   where there is none, so that AutoTokenizer reads tokenizer.json as it
 //                           is; and beside a tokenizer.json that was added
-//   bos_token_id, eos_token_id   in config.json and generation_config.json, `of_tokenizer`
+//   tokenizer.json          that of a sentencepiece model, or with tokens that were added
+//   bos_token_id, eos_token_id   in config.json, where there is one, and generation_config.json,
+//                           `of_tokenizer`
 // With a chat template, one of data::kChatTemplates, or "":
 //   chat_template.jinja     which takes the place of another one
 //   eos_token_id            in both files also the end of the assistant's turn

@@ -499,6 +499,55 @@ TEST(AdapterConfig, GivesWhatIsNotSetAndAgreesWithWhatIs) {
   EXPECT_THAT(refusal([&] { with_adapter(config); }), HasSubstr("adapter_config.json"));
 }
 
+// As those of peft's file of the same patterns.
+TEST(AdapterConfig, PatternsOfKeysAreThoseOfFiles) {
+  data::TemporaryFolder folder;
+  json peft = json::parse(golden_config());
+  peft.update({{"r", 4},
+               {"lora_alpha", 6},
+               {"target_modules", {"q_proj", "v_proj"}},
+               {"rank_pattern", {{"layers.1.self_attn.q_proj", 2}, {"q_proj", 3}}},
+               {"alpha_pattern", {{"layers.(?:0|2).*v_proj", 1.5}}}});
+  folder.write("adapter_config.json", peft.dump());
+  Config config = load_config_text("model_name: llama3.2_1b\n",
+                                   fs::path(LONGSHORE_SOURCE_DIR) / "configs/test.yml",
+                                   std::vector<std::string>{"load_parameters_path=x"},
+                                   fs::path(LONGSHORE_SOURCE_DIR) / "configs");
+  config.lora_rank = 4;
+  config.lora_alpha = 6;
+  config.lora_targets = {"q_proj", "v_proj"};
+  config.rank_pattern = {"layers.1.self_attn.q_proj:2", "q_proj:3"};
+  config.alpha_pattern = {"layers.(?:0|2).*v_proj:1.5"};
+  const Config found = with_adapter(config);
+  const std::string layer = "model.layers.1.self_attn.";
+  EXPECT_EQ(found.lora_modules.at(layer + "q_proj"), (models::LoraModule{2, 6}));
+  EXPECT_EQ(found.lora_modules.at(layer + "v_proj"), (models::LoraModule{4, 6}));
+  EXPECT_EQ(found.lora_modules.at("model.layers.0.self_attn.q_proj"), (models::LoraModule{3, 6}));
+  EXPECT_EQ(found.lora_modules.at("model.layers.0.self_attn.v_proj"), (models::LoraModule{4, 1.5}));
+  EXPECT_EQ(with_adapter(found).lora_modules, found.lora_modules);
+  config.load_adapter_path = folder / "";
+  EXPECT_EQ(with_adapter(config).lora_modules, found.lora_modules);
+  config.alpha_pattern = {"v_proj:1.5"};
+  EXPECT_THAT(refusal([&] { with_adapter(config); }),
+              HasSubstr("alpha_pattern: other ranks and alphas of modules in the adapter"));
+
+  // All alike is a rank like any other.
+  config.load_adapter_path = "";
+  config.rank_pattern = {"_proj:8", ".*_proj:8"};
+  config.alpha_pattern = {".*:3"};
+  EXPECT_THAT(refusal([&] { with_adapter(config); }),
+              HasSubstr("rank_pattern: found \"_proj\", which matches no module"));
+  config.rank_pattern = {".*_proj:8"};
+  EXPECT_EQ(with_adapter(config).lora_rank, 8);
+  EXPECT_EQ(with_adapter(config).lora_alpha, 3);
+  EXPECT_TRUE(with_adapter(config).lora_modules.empty());
+  for (const char* wrong : {"q_proj", "q_proj:", ":4", "q_proj:0", "q_proj:4x", "q_proj:1e9"}) {
+    config.rank_pattern = {wrong};
+    EXPECT_THAT(refusal([&] { with_adapter(config); }),
+                HasSubstr("expected MODULE:VALUE, with values that are integers from 1 to"));
+  }
+}
+
 // --- merging
 
 TEST(Merged, AddsTheScaledProduct) {

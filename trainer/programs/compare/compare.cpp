@@ -28,8 +28,7 @@
 #include "trainer/step/flops.h"
 #include "trainer/step/learning_rate.h"
 #include "trainer/step/training_session.h"
-#include "trainer/weights/adapter.h"
-#include "trainer/weights/stored_formats.h"
+#include "trainer/weights/folders_read.h"
 
 namespace longshore::trainer {
 namespace {
@@ -58,8 +57,7 @@ Workload make_workload(const std::string& name, const std::string& config,
       .config = load_config_for_policies(config, overrides, default_configs_directory()),
       .loaded = {}};
   require_decoder(workload.config);
-  workload.loaded = workload.config =
-      with_devices(with_stored_formats(with_adapter(workload.config)), 1);
+  workload.loaded = workload.config = with_devices(with_folders_read(workload.config), 1);
   workload.config.dataset_type = DatasetType::synthetic;
   workload.config.enable_checkpointing = false;
   return workload;

@@ -192,9 +192,11 @@ class Generation {
 
  private:
   void load(const RunWeights& source) {
-    print(stderr, load_weights({.folder = source.model, .adapter = source.adapter}, plans_.model,
-                               layout_, arguments_, Copies::compute) +
-                      "\n");
+    print(stderr,
+          load_weights(
+              {.folder = source.model, .adapter = source.adapter, .added_rows = source.added_rows},
+              plans_.model, layout_, arguments_, Copies::compute) +
+              "\n");
   }
 
   std::string weights_;  // where they are from
@@ -258,15 +260,15 @@ void generate(const GenerateRequest& request) {
   const models::Target target = choose_backend(config).target;
   require_dtype(config, target);
   const RunWeights from = source(request);
-  DecoderConfig model =
-      read_folder_model(from.model, from.adapter, unknown_keys(config), read_images(config, from));
+  DecoderConfig model = read_folder_model(from.model, from.adapter, unknown_keys(config),
+                                          read_images(config, from), from.added_rows);
   if (from.turned_as) {
     model.rope_scaling = from.turned_as->rope_scaling;
     model.window_rope_base = from.turned_as->window_rope_base;
     model.max_position_embeddings = from.turned_as->max_position_embeddings;
   }
   model.dtype = compute_dtype(config, target);
-  const data::Tokenizer tokenizer(from.tokenizer);
+  const data::Tokenizer tokenizer(from.tokenizer, from.add_tokens);
   const std::optional<ImagePrompt> images = prompt_images(request, config, from, model);
   Prompt prompt = make_prompt(request.prompt, images, from, tokenizer, model);
   if (images) model.vision->images = std::ssize(images->files);

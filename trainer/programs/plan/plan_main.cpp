@@ -30,8 +30,7 @@
 #include "trainer/planner/advice/plan_question.h"
 #include "trainer/planner/advice/plan_report.h"
 #include "trainer/step/trace_file.h"
-#include "trainer/weights/adapter.h"
-#include "trainer/weights/stored_formats.h"
+#include "trainer/weights/folders_read.h"
 
 namespace longshore::trainer {
 namespace {
@@ -118,8 +117,8 @@ void plan_on_all_hardware(const Request& request, const ResultOutput& results) {
   std::vector<std::string> overrides = request.overrides;
   // Each profile takes the place of this one. Some policies require that there is one.
   overrides.push_back("hardware=" + hardware_names(default_configs_directory()).at(0));
-  const Config config = with_stored_formats(with_adapter(
-      load_config_for_policies(request.config, overrides, default_configs_directory())));
+  const Config config = with_folders_read(
+      load_config_for_policies(request.config, overrides, default_configs_directory()));
   const std::vector<std::string> policies = split(request.policies);
   const std::vector<HardwarePlan> plans =
       said_if_slow([&] { return plans_on_all_hardware(config, policies, request.question); });
@@ -222,8 +221,8 @@ void plan(Request& request) {
   if (request.hardware == "all") return plan_on_all_hardware(request, results);
   std::vector<std::string> overrides = request.overrides;
   if (!request.hardware.empty()) overrides.push_back("hardware=" + request.hardware);
-  const Config config = with_stored_formats(with_adapter(
-      load_config_for_policies(request.config, overrides, default_configs_directory())));
+  const Config config = with_folders_read(
+      load_config_for_policies(request.config, overrides, default_configs_directory()));
   const RunSpec spec =
       config.hardware.empty() ? RunSpec(config, target_of(config)) : RunSpec::on_profile(config);
   const std::optional<offload::Hardware>& hardware = spec.hardware();

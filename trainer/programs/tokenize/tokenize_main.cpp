@@ -53,6 +53,7 @@ Exit codes: 0 done, 1 failed while running, 2 wrong usage.)";
 
 struct Arguments {
   std::filesystem::path tokenizer;
+  std::vector<std::string> add_tokens;
   bool stdin_json = false;
   std::filesystem::path output;
   std::vector<std::filesystem::path> inputs;
@@ -140,7 +141,7 @@ void run(const Arguments& arguments) {
   if (!arguments.stdin_json && arguments.output.empty())
     throw longshore::ConfigError("found neither --out nor --stdin-json, expected one of them");
   require_lines_of_json(arguments);
-  const longshore::data::Tokenizer tokenizer(arguments.tokenizer);
+  const longshore::data::Tokenizer tokenizer(arguments.tokenizer, arguments.add_tokens);
   if (arguments.stdin_json) {
     std::ios::sync_with_stdio(false);  // with it, a read error would look like the end of the input
     longshore::data::tokenize_json_lines(tokenizer, std::cin, [](const std::string& line) {
@@ -177,6 +178,12 @@ int main(int argc, char** argv) {
   app.add_option("--tokenizer", arguments.tokenizer, "tokenizer.model, tokenizer.json or a folder")
       ->check(CLI::ExistingPath)
       ->required();
+  app.add_option(
+         "--add-token", arguments.add_tokens,
+         "a token that the tokenizer.json is to have as well, as add_tokens in a config; may "
+         "come again")
+      ->expected(1)
+      ->take_all();
   auto* stdin_json = app.add_flag("--stdin-json", arguments.stdin_json, "filter JSON lines");
   auto* output =
       app.add_option("--out", arguments.output, "token file to write")->excludes(stdin_json);
