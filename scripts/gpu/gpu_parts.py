@@ -35,7 +35,21 @@ STEPS_OF_13B = {
         "llama2_13b", "minimal_offloaded,save_dot_with_context_except_mlp,save_qkv_proj,auto",
         ["per_device_batch_size=8", "max_target_length=4096", f"device_memory_limit={gpu_targets.LIMIT_GIB}"]),
 }
-ALL_STEPS = STEPS | STEPS_OF_13B
+# Adapters of rank 16 beside a base in NF4: an 8B whole, and layers of a 70B that are streamed from the host, as on a
+# card of 24 GB, and that stay on the device.
+ADAPTERS = ["lora_rank=16", "frozen_weight_dtype=nf4"]
+ADAPTERS_OF_70B = [*ADAPTERS, "frozen_weight_double_quantization=true", "base_num_decoder_layers=16",
+                   "per_device_batch_size=1", "max_target_length=4096"]
+STREAMED = ["parameter_memory_host_offload=true", "device_memory_limit=24"]
+STEPS_OF_ADAPTERS = {
+    "llama3_8b_nf4": ("llama3_8b", "full,none", [*ADAPTERS, "base_num_decoder_layers=32", "per_device_batch_size=2",
+                                                 "max_target_length=4096"]),
+    "llama3_70b_nf4_streamed": ("llama3_70b", "full", [*ADAPTERS_OF_70B, *STREAMED]),
+    "llama3_70b_nf4": ("llama3_70b", "full", ADAPTERS_OF_70B),
+}
+ALL_STEPS = STEPS | STEPS_OF_13B | STEPS_OF_ADAPTERS
+# What tiny steps have of those settings.
+KEPT_WHEN_TINY = ("lora_rank", "frozen_weight_dtype", "frozen_weight_double_quantization", "parameter_memory_host_offload")
 # All layers: of a model, settings and compare's options. States are as small as they get, so that they leave room for
 # activations; gradients of attention are added as the peer adds them.
 SMALL_STATES = ["moment_dtype=8bit", "weight_dtype=bfloat16", "deterministic=false"]
@@ -114,7 +128,7 @@ def compute_sanitizer():
 class Parts(TimedCommands):
     # In order of worth: seconds at most, and how many must be left to begin. What was never measured comes before what is
     # known of other cards; what is compared is measured one after the other, and what is wrong shows before what is slow.
-    BOXES = {"device": (100, 10), "smoke": (300, 20), "tests": (300, 60), "grouped": (240, 60), "images": (300, 100),
+    BOXES = {"device": (100, 10), "smoke": (300, 20), "tests": (300, 60), "adapters": (300, 90), "grouped": (240, 60), "images": (300, 100),
              "steps": (240, 60), "peer": (330, 100), "measure": (200, 60), "steps_13b": (240, 60), "planner": (100, 30),
              "whole": (330, 100), "losses": (140, 40), "kernels": (120, 45), "overlap": (180, 100), "whole_peer": (400, 120),
              "transfers": (60, 25), "trace": (60, 20), "sanitizer": (130, 60)}
@@ -313,12 +327,18 @@ class Parts(TimedCommands):
     def steps_13b(self):
         self.all_of(*(functools.partial(self.step_times, name) for name in STEPS_OF_13B))
 
+    def adapters(self):
+        self.all_of(*(functools.partial(self.step_times, name) for name in STEPS_OF_ADAPTERS))
+
     @property
     def tiny_steps(self):
         return [*TINY_STEPS, f"dtype={self.dtype}"]
 
     def step_settings(self, name):
-        return self.tiny_steps if self.is_dry_run else LAYERS + ALL_STEPS[name][2]
+        settings = ALL_STEPS[name][2]
+        if self.is_dry_run:
+            return [*self.tiny_steps, *(each for each in settings if each.split("=")[0] in KEPT_WHEN_TINY)]
+        return settings if name in STEPS_OF_ADAPTERS else LAYERS + settings
 
     def step_times(self, name):
         model, policies, _ = ALL_STEPS[name]

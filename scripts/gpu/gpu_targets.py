@@ -142,6 +142,25 @@ def as_planned(results, model):
     return target
 
 
+def adapters_as_planned(results):
+    target = Target("adapters beside a base in NF4: steps, off the plan's by", 10, False)
+    rows = [row for row in (results.get("planner") or {}).get("measured", {}).get("rows", []) if "_nf4" in row["model"]]
+    if rows:
+        worst = max(rows, key=lambda row: abs(row["time_error"]))
+        target.found = 100 * abs(worst["time_error"])
+        target.note = f"{worst['model']}, {worst['policy']}, the worst of {len(rows)}"
+    return target
+
+
+def streamed_adapters(results):
+    target = Target("llama3_70b, adapters: weights streamed from the host, longer by", 15, False)
+    streamed, here = (quickest(plans(results, f"steps_llama3_70b_nf4{ending}")) for ending in ("_streamed", ""))
+    if streamed and here:
+        target.found = ratio_in_percent(seconds(streamed), seconds(here)) - 100
+        target.note = f"{streamed['measured']['tokens_per_second_per_device']:.0f} tokens/s, 16 layers"
+    return target
+
+
 def images_as_planned(results, model):
     target = Target(f"{model}, whole: qkv_proj_offloaded over full, from the plan's", 5, False)
     rows = {plan["policy"]: plan for plan in plans(results, f"images_{model}")}
@@ -199,4 +218,4 @@ def targets(results):
     rows += [as_planned(results, model) for model in ("llama3_8b", "llama2_7b", "llama2_13b")]
     for model in ("paligemma2_3b", "paligemma2_10b"):
         rows += [images_as_planned(results, model), auto_is_quickest(results, f"images_{model}", f"{model}, whole")]
-    return rows + [hidden_transfers(results), memory(results), same_bits(results)]
+    return rows + [adapters_as_planned(results), streamed_adapters(results), hidden_transfers(results), memory(results), same_bits(results)]
