@@ -11,6 +11,7 @@ find_package(GTest REQUIRED CONFIG)
 find_package(ICU REQUIRED COMPONENTS uc)
 find_package(PNG REQUIRED)
 find_package(JPEG REQUIRED)
+find_package(ZLIB REQUIRED)
 find_package(Threads REQUIRED)
 set(MPI_CXX_SKIP_MPICXX ON)
 find_package(MPI REQUIRED COMPONENTS CXX)
@@ -21,6 +22,13 @@ find_library(LONGSHORE_PCRE2_LIBRARY pcre2-8 REQUIRED)
 add_library(longshore_pcre2 INTERFACE)
 target_include_directories(longshore_pcre2 INTERFACE "${LONGSHORE_PCRE2_INCLUDE}")
 target_link_libraries(longshore_pcre2 INTERFACE "${LONGSHORE_PCRE2_LIBRARY}")
+
+# Likewise Zstandard.
+find_path(LONGSHORE_ZSTD_INCLUDE zstd.h REQUIRED)
+find_library(LONGSHORE_ZSTD_LIBRARY zstd REQUIRED)
+add_library(longshore_zstd INTERFACE)
+target_include_directories(longshore_zstd INTERFACE "${LONGSHORE_ZSTD_INCLUDE}")
+target_link_libraries(longshore_zstd INTERFACE "${LONGSHORE_ZSTD_LIBRARY}")
 
 # Likewise xxHash.
 find_path(LONGSHORE_XXHASH_INCLUDE xxhash.h REQUIRED)

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cctype>
-#include <fstream>
 #include <string_view>
 
 #include "base/printable.h"
+#include "data/files/text_format.h"
 
 namespace longshore::data {
 namespace {
@@ -36,17 +36,6 @@ std::string by_pandas(const std::string& read, const fs::path& from, const fs::p
                 from, to);
 }
 
-// Whether a .json has an object on its first line, and so may be one object a line; else it holds a
-// list, or an object with one.
-bool holds_lines(const fs::path& path) {
-  std::ifstream file(path);
-  std::string line;
-  file >> std::ws;
-  std::getline(file, line);
-  line.erase(line.find_last_not_of(" \t\r") + 1);
-  return line.starts_with('{') && line.ends_with('}');
-}
-
 // Commands that take any ending, and leave what is there already as it is.
 std::string unpacked(const char* program, const fs::path& from) {
   fs::path to = from;
@@ -58,33 +47,15 @@ std::string unpacked(const char* program, const fs::path& from) {
 }  // namespace
 
 std::string conversion_command(const fs::path& path) {
+  if (is_text(path)) return "";
   if (printable(path.string()) != path.string())
     return conversion_command("FILE" + printable(path.extension().string()));
   std::string format = path.extension().string();
   std::ranges::transform(format, format.begin(), [](unsigned char c) { return std::tolower(c); });
   fs::path jsonl = path;
   jsonl.replace_extension(".jsonl");
-  const std::string file = shell_word(path.string());
-  const std::string renaming = "mv -n " + file + " " + shell_word(jsonl.string());
-
-  if (format == ".ndjson" || format == ".jsonlines") return renaming;
-  if (format == ".jsonl") return path == jsonl ? "" : renaming;
-  if (format == ".json" && holds_lines(path)) return renaming;
-  if (format == ".json")
-    return python(
-        "import sys, json; rows = json.load(open(sys.argv[1], encoding=\"utf-8-sig\")); "
-        "open(sys.argv[2], \"x\").writelines(json.dumps(row) + \"\\n\" for row in (rows if "
-        "isinstance(rows, list) else next(v for v in rows.values() if isinstance(v, list))))",
-        path, jsonl);
   if (format == ".parquet")
     return by_pandas("pandas; pandas.read_parquet(sys.argv[1])", path, jsonl);
-  if (format == ".csv")
-    return by_pandas("pandas; pandas.read_csv(sys.argv[1], dtype=str, keep_default_na=False)", path,
-                     jsonl);
-  if (format == ".tsv")
-    return by_pandas(
-        "pandas; pandas.read_csv(sys.argv[1], sep=\"\\t\", dtype=str, keep_default_na=False)", path,
-        jsonl);
   if (format == ".arrow")
     return by_pandas(
         "pyarrow as pa; (pa.ipc.open_file if open(sys.argv[1], \"rb\").read(6) == b\"ARROW1\" else "
@@ -94,7 +65,7 @@ std::string conversion_command(const fs::path& path) {
   if (format == ".zst") return unpacked("zstd", path);
   if (format == ".xz") return unpacked("xz", path);
   if (format == ".bz2") return unpacked("bzip2", path);
-  if (format == ".zip") return "unzip -n " + file;
+  if (format == ".zip") return "unzip -n " + shell_word(path.string());
   return "";
 }
 

@@ -8,8 +8,8 @@
 namespace longshore::data {
 
 // The command that makes a .jsonl, or what a compressed file holds, of a file whose name says that
-// it has another format; "" for other names. Those for Parquet, CSV and Arrow need pandas and
-// pyarrow.
+// it has another format than text_format() knows; "" for other names. Those for Parquet and Arrow
+// need pandas and pyarrow.
 std::string conversion_command(const std::filesystem::path& path);
 
 }  // namespace longshore::data

@@ -1,8 +1,6 @@
 #include "data/text/line_reader.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 
 #include "base/error.h"
 #include "base/printable.h"
@@ -17,17 +15,8 @@ constexpr std::string_view kByteOrderMark =
 
 }  // namespace
 
-LineReader::LineReader(const std::filesystem::path& path) : path_(path), buffer_(kBufferBytes) {
-  std::error_code error;
-  if (std::filesystem::is_directory(path, error))
-    throw DataError(path_text(path) + ": expected a text file, found a folder");
-  // A named pipe would hang, and what it gives could be read only once.
-  if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error))
-    throw DataError(path_text(path) + ": expected a text file, found no regular file");
-  errno = 0;
-  file_.open(path, std::ios::binary);
-  if (!file_) throw DataError(path_text(path) + ": cannot open: " + std::strerror(errno));
-}
+LineReader::LineReader(const std::filesystem::path& path)
+    : path_(path), file_(ByteSource::open(path)), buffer_(kBufferBytes) {}
 
 bool LineReader::next(std::string& line) {
   line.clear();
@@ -35,9 +24,7 @@ bool LineReader::next(std::string& line) {
   bool is_too_long = false;
   while (true) {
     if (unread_.empty()) {
-      file_.read(buffer_.data(), static_cast<std::streamsize>(buffer_.size()));
-      if (file_.bad()) throw DataError(path_text(path_) + ": cannot read: " + std::strerror(errno));
-      unread_ = {buffer_.data(), static_cast<size_t>(file_.gcount())};
+      unread_ = {buffer_.data(), file_->read(buffer_)};
       if (unread_.empty() && line.empty() && !is_too_long) return false;
     }
     const size_t end = std::min(unread_.find('\n'), unread_.size());

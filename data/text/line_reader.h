@@ -3,15 +3,16 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "data/files/byte_source.h"
+
 namespace longshore::data {
 
-// Reads as it goes, so a file may be of any size. Throws a DataError that names the file when it
-// cannot be opened or read, or is no regular file.
+// Reads as it goes, so a file may be of any size, and packed. Throws what ByteSource throws.
 class LineReader {
  public:
   explicit LineReader(const std::filesystem::path& path);
@@ -27,7 +28,7 @@ class LineReader {
 
  private:
   std::filesystem::path path_;
-  std::ifstream file_;
+  std::unique_ptr<ByteSource> file_;
   std::vector<char> buffer_;
   std::string_view unread_;  // the part of buffer_ still to be cut into lines
   int64_t line_number_ = 0;

@@ -1,14 +1,16 @@
 #include "data/text/text_input.h"
 
+#include <memory>
 #include <string_view>
 #include <utility>
 
 #include "base/error.h"
 #include "base/printable.h"
 #include "data/files/conversion.h"
+#include "data/files/text_format.h"
 #include "data/text/document_reader.h"
 #include "data/text/example.h"
-#include "data/text/text_format.h"
+#include "data/text/open_records.h"
 
 namespace longshore::data {
 namespace {
@@ -23,24 +25,19 @@ void refuse_other_formats(const std::filesystem::path& path) {
   if (const std::string command = conversion_command(path); !command.empty())
     throw DataError(
         path_text(path) + ": found a " + printable(path.extension().string()) +
-        " file, expected plain text, or .jsonl: one example of JSON a line; nearest: " + command);
-}
-
-bool next_example(LineReader& reader, std::string& line) {
-  while (reader.next(line))
-    if (!is_blank(line)) return true;
-  return false;
+        " file, expected plain text (.txt), or examples (.jsonl, .json, .csv, .tsv); nearest: " +
+        command);
 }
 
 }  // namespace
 
 FirstExample first_example(const std::filesystem::path& path, bool skip_bad_lines) {
-  LineReader reader(path);
-  for (std::string line; next_example(reader, line);) {
+  const std::unique_ptr<RecordReader> reader = open_records(path);
+  for (std::string record; reader->next(record);) {
     try {
-      return {.form = form_of(parse_example(line)), .line_number = reader.line_number()};
+      return {.form = form_of(parse_example(record)), .line_number = reader->line_number()};
     } catch (const DataError& error) {
-      if (!skip_bad_lines) throw DataError(at_line(path, reader.line_number(), error.what()));
+      if (!skip_bad_lines) throw DataError(at_line(path, reader->line_number(), error.what()));
     }
   }
   return {};
@@ -65,7 +62,7 @@ TextInput::TextInput(std::filesystem::path path, const Tokenizer& tokenizer,
                     std::to_string(options.image_text->image_token) +
                     ", which stands for images: the tokenizer of another model?");
   if (!options.chat_template.empty()) template_ = ChatTemplate::named(options.chat_template);
-  if (is_jsonl(path_)) first_ = first_example(path_, options_.skip_bad_lines);
+  if (has_records(path_)) first_ = first_example(path_, options_.skip_bad_lines);
 }
 
 LossMask TextInput::loss_mask() const {
@@ -78,7 +75,7 @@ void TextInput::read(const std::function<void(EncodeChunk)>& hand_over) const {
   size_t chunk_bytes = 0;
   auto finish_chunk = [&] {
     hand_over([this, texts = std::exchange(chunk, {})] {
-      return is_jsonl(path_) ? encode_lines(texts) : encode_paragraphs(texts);
+      return has_records(path_) ? encode_records(texts) : encode_paragraphs(texts);
     });
     chunk_bytes = 0;
   };
@@ -86,12 +83,11 @@ void TextInput::read(const std::function<void(EncodeChunk)>& hand_over) const {
     chunk_bytes += text.text.size();
     chunk.push_back(std::move(text));
     const bool is_slow = options_.image_text && chunk.size() >= kMostLinesWithImages;
-    if (chunk_bytes >= kChunkBytes || (is_slow && is_jsonl(path_))) finish_chunk();
+    if (chunk_bytes >= kChunkBytes || (is_slow && has_records(path_))) finish_chunk();
   };
-  if (is_jsonl(path_)) {
-    LineReader reader(path_);
-    for (std::string line; next_example(reader, line);)
-      add({std::move(line), reader.line_number()});
+  if (has_records(path_)) {
+    const std::unique_ptr<RecordReader> reader = open_records(path_);
+    for (std::string record; reader->next(record);) add({std::move(record), reader->line_number()});
   } else {
     DocumentReader reader(path_);
     for (std::string document; reader.next(document);) add({std::move(document)});
@@ -106,13 +102,13 @@ EncodedTexts TextInput::encode_paragraphs(const Texts& texts) const {
   return encoded;
 }
 
-EncodedTexts TextInput::encode_lines(const Texts& lines) const {
+EncodedTexts TextInput::encode_records(const Texts& records) const {
   EncodedTexts encoded;
-  for (const Text& line : lines) {
+  for (const Text& record : records) {
     try {
-      encoded.add(encode_line(line));
+      encoded.add(encode_record(record));
     } catch (const DataError& error) {
-      const std::string fault = at_line(path_, line.line_number, error.what());
+      const std::string fault = at_line(path_, record.line_number, error.what());
       if (!options_.skip_bad_lines) throw DataError(fault);
       if (++encoded.skipped_lines == 1) encoded.first_fault = fault;
     }
@@ -120,8 +116,8 @@ EncodedTexts TextInput::encode_lines(const Texts& lines) const {
   return encoded;
 }
 
-Document TextInput::encode_line(const Text& line) const {
-  const Example example = parse_example(line.text);
+Document TextInput::encode_record(const Text& record) const {
+  const Example example = parse_example(record.text);
   if (form_of(example) != first_.form)
     throw DataError("found " + form_of(example) + ", expected " + first_.form + " as on line " +
                     std::to_string(first_.line_number));
@@ -129,7 +125,7 @@ Document TextInput::encode_line(const Text& line) const {
       encode(example, tokenizer_, template_, options_.add_bos_eos, options_.image_text);
   for (const ImageSource& image : images_of(example))
     document.images.push_back(
-        refer_to_image(image, line.line_number, folders_, options_.max_image_pixels));
+        refer_to_image(image, record.line_number, folders_, options_.max_image_pixels));
   return document;
 }
 

@@ -20,7 +20,7 @@ namespace longshore::data {
 
 struct TokenizeOptions {
   std::string chat_template;    // one of kChatTemplates; empty: messages are errors
-  bool skip_bad_lines = false;  // of a .jsonl file: leave them out, and count them
+  bool skip_bad_lines = false;  // of records: leave them out, and count them
   AddBosEos add_bos_eos = AddBosEos::missing;
   std::optional<ImageText> image_text = std::nullopt;  // of a model that reads images
   int64_t max_image_pixels = kMaxImagePixels;          // width times height of one
@@ -28,13 +28,13 @@ struct TokenizeOptions {
   std::function<void(const std::string&)> say = {};
 };
 
-// What the first line that can be read of a .jsonl file looks like.
+// What the first record that can be read of a file looks like.
 struct FirstExample {
   std::string form;  // form_of() it; empty where there is none
   int64_t line_number = 0;
 };
 
-// Throws a DataError, with file and line, on a bad line before it, unless such lines are skipped.
+// Throws a DataError, with file and line, on a bad one before it, unless such are skipped.
 FirstExample first_example(const std::filesystem::path& path, bool skip_bad_lines);
 
 struct EncodedTexts {
@@ -46,16 +46,16 @@ struct EncodedTexts {
   int64_t with_own_bos_eos = 0;  // documents: see Document
 };
 
-// Documents of a .jsonl file are its lines, as encode() writes an Example; blank lines are none,
-// and all have the form of the first. Any other file is plain text: its documents (see
-// DocumentReader) become tokens as a TextExample does, so that texts begin as prompts do.
+// Documents of a file with records (has_records()) are these, as encode() writes an Example; all
+// have the form of the first. Any other file is plain text: its documents (see DocumentReader)
+// become tokens as a TextExample does, so that texts begin as prompts do.
 //
-// Images of a .jsonl file are opened and decoded, so that bad ones are bad lines; see
+// Images of records are opened and decoded, so that bad ones are bad lines; see
 // refer_to_image().
 //
 // Throws a DataError with file and line on a bad input, and for a file whose name says that it is
-// compressed or no text. A line that is longer than LineReader allows is one even where bad lines
-// are skipped: whoever wrote it hardly meant lines.
+// no text. What a RecordReader refuses is an error even where bad lines are skipped: whoever wrote
+// it hardly meant records.
 class TextInput {
  public:
   // Looks at the file's first example. Tokenizer and options must outlive the input.
@@ -82,8 +82,8 @@ class TextInput {
   using Texts = std::vector<Text>;
 
   EncodedTexts encode_paragraphs(const Texts& texts) const;
-  EncodedTexts encode_lines(const Texts& lines) const;
-  Document encode_line(const Text& line) const;
+  EncodedTexts encode_records(const Texts& records) const;
+  Document encode_record(const Text& record) const;
 
   std::filesystem::path path_;
   const Tokenizer& tokenizer_;

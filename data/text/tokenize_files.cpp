@@ -13,8 +13,8 @@
 #include "base/processors.h"
 #include "base/stop_signal.h"
 #include "base/text.h"
+#include "data/files/text_format.h"
 #include "data/rows/token_file.h"
-#include "data/text/text_format.h"
 
 namespace longshore::data {
 namespace {

@@ -8,8 +8,8 @@
 #include "base/printable.h"
 #include "data/files/file_mapping.h"
 #include "data/files/fnv1a.h"
+#include "data/files/text_format.h"
 #include "data/rows/referenced_image.h"
-#include "data/text/text_format.h"
 
 namespace longshore::data {
 namespace {
@@ -17,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // To be raised with every change to what tokens a text becomes.
-constexpr int kEncodingVersion = 4;
+constexpr int kEncodingVersion = 5;
 
 // What decides about the images of lines of JSON; "" for a model without. The way from the tokens
 // to the text is that to images of relative paths too.
@@ -37,10 +37,10 @@ fs::path token_file_name(const fs::path& text, const Tokenizer& tokenizer,
   const std::string settings =
       std::to_string(kEncodingVersion) + " " + std::to_string(tokenizer.fingerprint()) + " " +
       std::to_string(tokenizer.bos_id()) + " " + std::to_string(tokenizer.eos_id()) + " " +
-      text.extension().string() + " " + options.chat_template + " " +
-      std::to_string(options.skip_bad_lines) + " " +
+      std::to_string(static_cast<int>(text_format(text).value())) + " " + options.chat_template +
+      " " + std::to_string(options.skip_bad_lines) + " " +
       std::to_string(static_cast<int>(options.add_bos_eos)) +
-      (is_jsonl(text) ? image_settings(text, options, cache) : "");
+      (has_records(text) ? image_settings(text, options, cache) : "");
   const FileMapping contents(text, Access::from_front_to_back);
   char hash[17];
   std::snprintf(hash, sizeof hash, "%016" PRIx64, fnv1a(contents.text(), fnv1a(settings)));

@@ -109,14 +109,13 @@ TEST_F(TokenizeFiles, SaysOnceThatTextsWriteBosOrEos) {
 }
 
 TEST_F(TokenizeFiles, RefusesOtherFormatsByName) {
-  for (const char* name :
-       {"chat.json", "chat.jsonl.gz", "chat.parquet", "chat.JSONL", "chat.ndjson", "chat.Csv"}) {
+  for (const char* name : {"chat.arrow", "chat.jsonl.xz", "chat.parquet", "chat.zip"}) {
     const std::filesystem::path file = folder_.write(name, "[{\"text\": \"Hello\"}]\n");
     const std::string message = message_of<DataError>(
         [&] { tokenize_files(tokenizer_, {{file}}, folder_ / "out.tokens"); });
     EXPECT_EQ(message, file.string() + ": found a " + file.extension().string() +
-                           " file, expected plain text, or .jsonl: one example of JSON a line; " +
-                           "nearest: " + conversion_command(file));
+                           " file, expected plain text (.txt), or examples (.jsonl, .json, .csv, " +
+                           ".tsv); nearest: " + conversion_command(file));
     EXPECT_FALSE(std::filesystem::exists(folder_ / "out.tokens"));
   }
 }

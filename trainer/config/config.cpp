@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "data/text/text_format.h"
+#include "data/files/text_format.h"
 
 namespace longshore::trainer {
 

@@ -412,7 +412,7 @@ std::vector<Key> make_config_keys() {
        "file of the same kinds held out for evaluation; empty: no evaluation"},
       {"tokenizer_path", data, PathKey{&Config::tokenizer_path},
        "the tokenizer's file, or the folder it is in"},
-      {"chat_template", data, chat_template_choice(), "how messages of a .jsonl file are written"},
+      {"chat_template", data, chat_template_choice(), "how messages of records are written"},
       {"add_bos_eos", data, choice<&Config::add_bos_eos>({"missing", "always", "never"}),
        "bos and eos around texts and pairs; missing: unless one begins or ends with it itself"},
       {"packing", data, FlagKey{&Config::packing},
@@ -421,7 +421,7 @@ std::vector<Key> make_config_keys() {
        choice<&Config::excess_length_strategy>({"truncate", "split", "skip"}),
        "what becomes of a document that is longer than max_target_length"},
       {"skip_bad_lines", data, FlagKey{&Config::skip_bad_lines},
-       "lines of a .jsonl file that cannot be read, or whose images cannot, are counted, and no "
+       "records that cannot be read, or whose images cannot, are counted, and no "
        "error"},
       {"max_image_pixels", data,
        IntegerKey{&Config::max_image_pixels, 1, data::kMaxImageSide * data::kMaxImageSide},

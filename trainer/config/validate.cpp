@@ -14,7 +14,7 @@
 #include "base/nearest.h"
 #include "base/printable.h"
 #include "base/text.h"
-#include "data/text/text_format.h"
+#include "data/files/text_format.h"
 #include "models/families/decoder.h"
 #include "models/families/fields.h"
 #include "offload/policy/policy.h"
@@ -372,17 +372,19 @@ void check_files(const Config& config) {
            "a path, to tokenize " + path_text(*text) + looked_for_tokenizer(config));
   }
   const std::vector<std::filesystem::path> paths = data_files(config);
-  bool has_jsonl = std::ranges::any_of(paths, data::is_jsonl);
+  const bool has_examples = std::ranges::any_of(paths, data::has_records);
   const bool may_have_messages = std::ranges::any_of(
-      paths, [](const auto& path) { return data::is_jsonl(path) || !data::is_text(path); });
+      paths, [](const auto& path) { return data::has_records(path) || !data::is_text(path); });
   if (!config.chat_template.empty() && !may_have_messages) {
     refuse(config, "chat_template", "none, or a file in dataset_path that is not plain text");
   }
-  if (config.skip_bad_lines && !has_jsonl) {
-    refuse(config, "skip_bad_lines", "false, or a .jsonl file in dataset_path");
+  if (config.skip_bad_lines && !has_examples) {
+    refuse(config, "skip_bad_lines",
+           "false, or a file of examples, such as .jsonl, in dataset_path");
   }
   if (config.add_bos_eos != data::AddBosEos::missing && !text_file(config)) {
-    refuse(config, "add_bos_eos", "missing, or a .jsonl or .txt file in dataset_path");
+    refuse(config, "add_bos_eos",
+           "missing, or a file of text, such as .jsonl or .txt, in dataset_path");
   }
   bool has_documents = config.dataset_type == DatasetType::documents;
   if (!config.packing && !has_documents) {

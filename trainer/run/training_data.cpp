@@ -13,12 +13,12 @@
 #include "base/pieces.h"
 #include "base/printable.h"
 #include "base/text.h"
+#include "data/files/text_format.h"
 #include "data/rows/document_rows.h"
 #include "data/rows/unigram.h"
 #include "data/rows/window_rows.h"
 #include "data/text/encode_example.h"
 #include "data/text/example.h"
-#include "data/text/text_format.h"
 #include "data/text/text_input.h"
 #include "data/text/tokenized_file.h"
 #include "trainer/config/row_images.h"
@@ -204,7 +204,7 @@ class Opener {
 
 // Of a file that was opened. A token file does not say what it was made of.
 bool may_have_messages(const Config& config, const fs::path& path) {
-  if (!data::is_jsonl(path)) return !data::is_text(path);
+  if (!data::has_records(path)) return !data::is_text(path);
   return data::first_example(path, config.skip_bad_lines).form == form_of(data::ChatExample{});
 }
 

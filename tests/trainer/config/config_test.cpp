@@ -620,14 +620,16 @@ TEST_F(ConfigTest, ContradictionsNameBothKeysAndTheirOrigins) {
             "dataset_path that is not plain text");
   EXPECT_EQ(load_text(kModelLines + tokens + "chat_template: llama2\n").chat_template, "llama2");
   EXPECT_EQ(fault(tokens + "skip_bad_lines: true\n"),
-            "configs/test.yml:14 skip_bad_lines: found true, expected false, or a .jsonl file in "
+            "configs/test.yml:14 skip_bad_lines: found true, expected false, or a file of "
+            "examples, such as .jsonl, in "
             "dataset_path");
   EXPECT_EQ(fault(tokens + "packing: false\n"),
             "configs/test.yml:14 packing: found false, expected true with dataset_type = tokens "
             "(configs/test.yml:12)");
   EXPECT_EQ(fault(tokens + "add_bos_eos: never\n"),
-            "configs/test.yml:14 add_bos_eos: found never, expected missing, or a .jsonl or .txt "
-            "file in dataset_path");
+            "configs/test.yml:14 add_bos_eos: found never, expected missing, or a file of text, "
+            "such as .jsonl or .txt, in "
+            "dataset_path");
   EXPECT_EQ(fault(tokens + "excess_length_strategy: split\n"),
             "configs/test.yml:14 excess_length_strategy: found split, expected truncate with "
             "dataset_type = tokens (configs/test.yml:12)");

@@ -16,11 +16,11 @@
 #include "base/stop_signal.h"
 #include "base/text.h"
 #include "data/files/small_file.h"
+#include "data/files/text_format.h"
 #include "data/images/decode_image.h"
 #include "data/images/image_text.h"
 #include "data/text/chat_template.h"
 #include "data/text/example.h"
-#include "data/text/text_format.h"
 #include "data/text/tokenize_files.h"
 #include "data/text/tokenize_json.h"
 #include "data/tokenizers/tokenizer.h"
@@ -38,10 +38,10 @@ constexpr const char* kDescription =
     R"(Turns text into token ids with a sentencepiece model or a tokenizer.json.
 
   tokenize --tokenizer PATH --out F.tokens A.txt B.jsonl
-      Writes the files' documents to one token file, which training reads. Those of a .jsonl file
-      are its lines: {"text": ...}, {"prompt": ..., "completion": ...} or {"messages": [...]}; those
-      of another file are paragraphs, separated by blank lines. Messages are written as the chat
-      template says; bos, where the tokenizer begins texts with one, and eos are put around others.
+      Writes the files' documents to one token file, which training reads. Those of .jsonl, .json,
+      .csv and .tsv are their records: {"text": ...}, {"prompt": ..., "completion": ...} or
+      {"messages": [...]}; those of another file are paragraphs, separated by blank lines. Each may
+      be packed (.gz, .zst). Messages are written as the chat template says; bos, where the tokenizer begins texts with one, and eos are put around others.
       Pairs and messages may have images, as docs/data.md says, if the model reads them: that of
       --model, or of the tokenizer's folder where that has a config.json.
   tokenize --tokenizer PATH --stdin-json
@@ -73,7 +73,7 @@ AddBosEos add_bos_eos_named(const std::string& name) {
 
 // What is said of lines of JSON would do nothing for plain text.
 void require_lines_of_json(const Arguments& arguments) {
-  if (std::ranges::any_of(arguments.inputs, longshore::data::is_jsonl)) return;
+  if (std::ranges::any_of(arguments.inputs, longshore::data::has_records)) return;
   const longshore::data::TokenizeOptions& options = arguments.options;
   for (const auto& [option, is_given] :
        {std::pair{"--chat-template", !options.chat_template.empty()},
@@ -89,7 +89,7 @@ void require_lines_of_json(const Arguments& arguments) {
 void require_use_of_options(const Arguments& arguments) {
   const longshore::data::TokenizeOptions& options = arguments.options;
   const auto has_messages = [&](const std::filesystem::path& path) {
-    return longshore::data::is_jsonl(path) &&
+    return longshore::data::has_records(path) &&
            longshore::data::first_example(path, options.skip_bad_lines).form ==
                longshore::data::form_of(longshore::data::ChatExample{});
   };
@@ -193,10 +193,10 @@ int main(int argc, char** argv) {
                  "how messages are written: " + longshore::join(longshore::data::kChatTemplates))
       ->needs(output);
   app.add_flag("--skip-bad-lines", arguments.options.skip_bad_lines,
-               "count lines of a .jsonl file that cannot be read, and go on")
+               "count records that cannot be read, and go on")
       ->needs(output);
   app.add_option("--model", arguments.model,
-                 "folder of Hugging Face's with the model that reads the images of a .jsonl file")
+                 "folder of Hugging Face's with the model that reads the images of records")
       ->check(CLI::ExistingDirectory)
       ->needs(output);
   app.add_option("--max-image-pixels", arguments.options.max_image_pixels,

@@ -1,0 +1,47 @@
+#include "data/text/open_records.h"
+
+#include "base/error.h"
+#include "base/printable.h"
+#include "data/files/text_format.h"
+#include "data/text/csv_reader.h"
+#include "data/text/json_list_reader.h"
+#include "data/text/line_reader.h"
+
+namespace longshore::data {
+namespace {
+
+class JsonLineReader final : public RecordReader {
+ public:
+  explicit JsonLineReader(const std::filesystem::path& path) : lines_(path) {}
+
+  bool next(std::string& record) override {
+    while (lines_.next(record))
+      if (!is_blank(record)) return true;
+    return false;
+  }
+  int64_t line_number() const override { return lines_.line_number(); }
+
+ private:
+  LineReader lines_;
+};
+
+}  // namespace
+
+std::unique_ptr<RecordReader> open_records(const std::filesystem::path& path) {
+  switch (text_format(path).value_or(TextFormat::paragraphs)) {
+    case TextFormat::json_lines:
+      return std::make_unique<JsonLineReader>(path);
+    case TextFormat::json:
+      if (is_json_list(path)) return std::make_unique<JsonListReader>(path);
+      return std::make_unique<JsonLineReader>(path);
+    case TextFormat::csv:
+      return std::make_unique<CsvReader>(path, ',');
+    case TextFormat::tsv:
+      return std::make_unique<CsvReader>(path, '\t');
+    case TextFormat::paragraphs:
+      break;
+  }
+  throw InternalError(path_text(path) + " has no records");
+}
+
+}  // namespace longshore::data
