@@ -118,11 +118,13 @@ DocumentRows::PackedBlock DocumentRows::pack(int64_t first_document) const {
   std::vector<Sequence> sequences;
   auto has_room = [&] {
     return least_rows(counts, std::ssize(sequences)) < kBlockRows &&
-           counts.documents < kBlockDocuments;
+           block.end_document - first_document < kBlockDocuments;
   };
   while (block.end_document < file_->document_count() && has_room()) {
+    const int64_t document = block.end_document++;
+    if (!options_.choice.takes(document)) continue;
     ++counts.documents;
-    for (const Sequence& sequence : sequences_of(block.end_document++, counts)) {
+    for (const Sequence& sequence : sequences_of(document, counts)) {
       if (!is_trained(sequence)) {
         ++counts.untrained;
         continue;

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "data/rows/held_out.h"
 #include "data/rows/row_images.h"
 #include "data/rows/rows.h"
 #include "data/rows/token_file.h"
@@ -20,11 +21,22 @@ enum class ExcessLength {
   skip       // it is left out
 };
 
+// Which documents are taken: all, or those that are held out, or all others.
+struct DocumentChoice {
+  std::shared_ptr<const HeldOutDocuments> held_out = {};
+  bool takes_held_out = false;
+
+  bool takes(int64_t document) const {
+    return !held_out || held_out->contains(document) == takes_held_out;
+  }
+};
+
 struct DocumentRowsOptions {
   int64_t length = 0;    // T
   bool packing = false;  // several documents in a row, as they fit; otherwise one
   ExcessLength excess_length = ExcessLength::truncate;
   std::optional<RowImages> images = std::nullopt;  // of a model that reads them
+  DocumentChoice choice = {};
 };
 
 // A document of n tokens takes n - 1 positions, since nothing is predicted from its last. A row
@@ -41,7 +53,7 @@ struct DocumentRowsOptions {
 class DocumentRows : public Rows {
  public:
   struct Counts {
-    int64_t documents = 0;
+    int64_t documents = 0;   // that are taken
     int64_t too_long = 0;    // of more than T + 1 tokens
     int64_t images_cut = 0;  // of these, left out, since truncation or a split would cut images
     int64_t too_many_images = 0;  // documents left out for that

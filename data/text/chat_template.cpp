@@ -164,7 +164,7 @@ int32_t special_id(const char* name, const Tokenizer& tokenizer) {
   const std::optional<int32_t> id = tokenizer.id_of(name);
   if (!id)
     throw DataError(path_text(tokenizer.path()) + ": the chat template needs the token " +
-                    in_quotes(name) + ", which the tokenizer lacks");
+                    in_quotes(name) + ", which the tokenizer lacks; add_tokens would add it");
   return *id;
 }
 

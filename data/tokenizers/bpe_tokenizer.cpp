@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <set>
 #include <unordered_map>
 #include <utility>
 
@@ -80,8 +81,10 @@ class BpeTokenizer : public TokenizerModel {
         ids_(std::move(file.ids)) {
     for (const Split& split : file.splits) splitters_.emplace_back(split);
     for (const Split& split : file.byte_splits) byte_splitters_.emplace_back(split);
-    for (const AddedToken& token : file.added_tokens)
+    for (const AddedToken& token : file.added_tokens) {
       is_special_[static_cast<size_t>(token.id)] = token.special;
+      added_.insert(token.content);
+    }
     is_byte_level_ = file.model.alphabet == BpeModel::Alphabet::bytes;
     for (int byte = 0; byte < 256 && !is_byte_level_; ++byte)
       byte_of_[static_cast<size_t>(file.model.byte_tokens[static_cast<size_t>(byte)])] =
@@ -141,6 +144,8 @@ class BpeTokenizer : public TokenizerModel {
     if (found == ids_.end()) return std::nullopt;
     return found->second;
   }
+  bool is_added(const std::string& token) const override { return added_.contains(token); }
+  bool has_gaps() const override { return ids_.size() != decoded_.size(); }
   std::string spelling(int32_t id) const override {
     const auto found = std::ranges::find(ids_, id, [](const auto& each) { return each.second; });
     return found == ids_.end() ? "" : found->first;
@@ -286,6 +291,7 @@ class BpeTokenizer : public TokenizerModel {
   std::vector<int16_t> byte_of_;  // by id, with byte fallback: the byte that it is the token of
   int32_t bos_id_ = -1, eos_id_ = -1;
   std::unordered_map<std::string, int32_t> ids_;
+  std::set<std::string> added_;
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/json_tree.h"
 #include "base/printable.h"
+#include "base/utf8.h"
 #include "data/files/fnv1a.h"
 #include "data/tokenizers/add_tokens.h"
 #include "data/tokenizers/bpe_tokenizer.h"
@@ -130,17 +131,26 @@ Tokenizer::Tokenizer(const fs::path& path, std::span<const std::string> add_toke
 Tokenizer::~Tokenizer() = default;
 
 void Tokenizer::add(std::span<const std::string> tokens, std::string& bytes) {
-  std::vector<std::string> added;
+  std::vector<NamedToken> added;
+  int32_t next = vocab_size();
   for (const std::string& token : tokens) {
-    if (token.empty()) throw DataError("found an empty token to add, expected some text");
-    if (!id_of(token) && std::ranges::find(added, token) == added.end()) added.push_back(token);
+    if (token.empty() || valid_utf8_prefix(token) != token.size())
+      throw DataError("found " + in_quotes(token) + " among the tokens to add, expected UTF-8");
+    if (model_->is_added(token) || std::ranges::find(added, token, &NamedToken::first) != added.end())
+      continue;
+    const std::optional<int32_t> piece = id_of(token);
+    added.emplace_back(token, piece ? *piece : next++);
   }
   if (added.empty()) return;
   if (is_sentencepiece_)
     throw DataError(path_text(path_) + ": is a sentencepiece model, expected a tokenizer.json, " +
                     "to which tokens can be added");
+  if (model_->has_gaps())
+    throw DataError(path_text(path_) +
+                    ": found numbers that are no token's, which programs count differently when "
+                    "they add tokens; expected none, or a tokenizer.json that has the tokens");
   try {
-    bytes = with_added_tokens(bytes, added, vocab_size());
+    bytes = with_added_tokens(bytes, added);
     model_ = make_bpe_tokenizer(bytes);
   } catch (const DataError& error) {
     throw DataError(path_text(path_) + ", with tokens added: " + error.what());

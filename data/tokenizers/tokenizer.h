@@ -33,8 +33,9 @@ class Tokenizer {
   // `path` is a tokenizer.model, a tokenizer.json, or a folder with one of them: see
   // tokenizer_file(). Throws a DataError when the file is missing, larger than 64 MiB,
   // neither of the two kinds, damaged, or holds what is not supported. A tokenizer.json can have
-  // tokens added: each of `add_tokens` that it does not have gets the next id; to a
-  // tokenizer.model none can be.
+  // tokens added: each of `add_tokens` that it does not have gets the next id, as
+  // Hugging Face's tokenizers adds them, and a piece of its vocabulary keeps its own; to a
+  // tokenizer.model none can be, nor where ids are missing.
   explicit Tokenizer(const std::filesystem::path& path,
                      std::span<const std::string> add_tokens = {});
   ~Tokenizer();

@@ -43,6 +43,10 @@ class TokenizerModel {
   virtual int32_t eos_id() const = 0;  // -1 when there is none
   // The id of the token that the file spells like this.
   virtual std::optional<int32_t> id_of(const std::string& token) const = 0;
+  // Whether it is found in text before any other.
+  virtual bool is_added(const std::string&) const { return false; }
+  // Whether ids below vocab_size() are no token's.
+  virtual bool has_gaps() const { return false; }
   // How the file spells the token of an id within the vocabulary; "" where it has none.
   virtual std::string spelling(int32_t id) const = 0;
   // The byte that a token stands for where it is one for bytes without a character's token; else

@@ -1,8 +1,10 @@
 #include "trainer/config/config.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "data/files/text_format.h"
+#include "trainer/config/data_paths.h"
 
 namespace longshore::trainer {
 
@@ -21,13 +23,17 @@ int64_t tokens_per_step(const Config& config) {
 
 std::vector<std::filesystem::path> data_files(const Config& config) {
   std::vector<std::filesystem::path> paths;
-  for (const DatasetFile& file : config.dataset_path) paths.push_back(file.path);
-  if (!config.eval_dataset_path.empty()) paths.push_back(config.eval_dataset_path);
+  for (const DatasetFile& entry : config.dataset_path)
+    std::ranges::move(data_paths(entry.path, config.train_split), std::back_inserter(paths));
+  if (!config.eval_dataset_path.empty())
+    std::ranges::move(data_paths(config.eval_dataset_path, config.eval_split),
+                      std::back_inserter(paths));
   return paths;
 }
 
 bool evaluates(const Config& config) {
-  return config.dataset_type != DatasetType::synthetic && !config.eval_dataset_path.empty();
+  return config.dataset_type != DatasetType::synthetic &&
+         (!config.eval_dataset_path.empty() || config.eval_fraction > 0);
 }
 
 bool samples(const Config& config) {

@@ -195,6 +195,8 @@ struct Config {
   DatasetType dataset_type = DatasetType::synthetic;
   std::vector<DatasetFile> dataset_path;
   std::filesystem::path eval_dataset_path;
+  double eval_fraction = 0;
+  std::string train_split = "train", eval_split = "validation";
   std::filesystem::path tokenizer_path;
   std::string chat_template;  // empty for none
   bool packing = true;

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/nearest.h"
 #include "base/printable.h"
+#include "trainer/config/data_paths.h"
 #include "trainer/config/yaml.h"
 
 namespace longshore::trainer {
@@ -47,6 +48,21 @@ void check(const Config& config, const std::string& key, const fs::path& path, K
                expected + nearest_help(path_text(near)));
 }
 
+// The same of an entry that may stand for several files.
+void check_data(const Config& config, const std::string& key, const fs::path& entry,
+                const std::string& split, ProblemList& problems) {
+  if (entry.empty()) return;
+  const std::vector<fs::path> paths = data_paths(entry, split);
+  for (const fs::path& path : paths) check(config, key, path, Kind::file, problems);
+  if (!paths.empty()) return;
+  std::error_code error;
+  problems.add(location(config, key) + ": found " + path_text(entry) +
+               (fs::is_directory(entry, error)
+                    ? ", a folder without files of " + in_quotes(split) +
+                          ", expected some of .jsonl, .json, .csv, .tsv, .txt or .tokens"
+                    : ", which matches no file, expected a pattern that does"));
+}
+
 bool may_resume(const Config& config) {
   std::error_code error;
   return !config.run_name.empty() &&
@@ -61,9 +77,9 @@ void find_missing_inputs(const Config& config, ProblemList& problems) {
                  ": found no dataset_type beside it, expected documents or tokens; by default "
                  "a run trains on random tokens");
   if (config.dataset_type != DatasetType::synthetic)
-    for (const DatasetFile& file : config.dataset_path)
-      check(config, "dataset_path", file.path, Kind::file, problems);
-  check(config, "eval_dataset_path", config.eval_dataset_path, Kind::file, problems);
+    for (const DatasetFile& entry : config.dataset_path)
+      check_data(config, "dataset_path", entry.path, config.train_split, problems);
+  check_data(config, "eval_dataset_path", config.eval_dataset_path, config.eval_split, problems);
   check(config, "tokenizer_path", config.tokenizer_path, Kind::either, problems);
   if (!may_resume(config)) {
     check(config, "load_parameters_path", config.load_parameters_path, Kind::folder, problems);

@@ -406,10 +406,17 @@ std::vector<Key> make_config_keys() {
        "synthetic: random tokens; tokens: the text as one stream, cut into rows; documents: whole "
        "documents in rows"},
       {"dataset_path", data, DatasetKey{&Config::dataset_path},
-       "what to train on: .jsonl, .txt, or files that tokenize wrote; a weight is its share of the "
-       "rows, and without weights every document comes once an epoch"},
+       "what to train on: files of text or that tokenize wrote, folders of them, or patterns "
+       "(*.jsonl); "
+       "a weight is its share of the rows, and without weights every document comes once an epoch"},
+      {"train_split", data, TextKey{&Config::train_split},
+       "which of a folder's files dataset_path means, by their names"},
       {"eval_dataset_path", data, PathKey{&Config::eval_dataset_path},
-       "file of the same kinds held out for evaluation; empty: no evaluation"},
+       "the same for evaluation; empty: no evaluation, or eval_fraction"},
+      {"eval_split", data, TextKey{&Config::eval_split},
+       "which of a folder's files eval_dataset_path means, by their names"},
+      {"eval_fraction", data, below_one(&Config::eval_fraction),
+       "of dataset_path's documents, held out for evaluation by a hash of what they hold"},
       {"tokenizer_path", data, PathKey{&Config::tokenizer_path},
        "the tokenizer's file, or the folder it is in"},
       {"chat_template", data, chat_template_choice(), "how messages of records are written"},

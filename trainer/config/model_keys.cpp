@@ -26,8 +26,8 @@ namespace {
 // "MODULE:VALUE", where an expression may have colons too.
 template <class T>
 std::vector<std::pair<std::string, T>> module_values(const Config& config, const std::string& key,
-                                                     const std::vector<std::string>& items, T most,
-                                                     const std::string& values) {
+                                                     const std::vector<std::string>& items, T least,
+                                                     T most, const std::string& values) {
   std::vector<std::pair<std::string, T>> found;
   for (const std::string& item : items) {
     const size_t colon = std::min(item.rfind(':'), item.size());
@@ -35,7 +35,7 @@ std::vector<std::pair<std::string, T>> module_values(const Config& config, const
                *end = item.data() + item.size();
     T value{};
     const auto [rest, error] = std::from_chars(begin, end, value);
-    if (colon == 0 || rest != end || error != std::errc() || !(value > 0 && value <= most))
+    if (colon == 0 || rest != end || error != std::errc() || !(value >= least && value <= most))
       throw ConfigError(location(config, key) + ": found " + excerpt(item) +
                         ", expected MODULE:VALUE, with values that are " + values +
                         ", as in q_proj:16");
@@ -87,13 +87,13 @@ std::vector<int64_t> trained_tokens(const Config& config) {
 }
 
 std::vector<std::pair<std::string, int64_t>> rank_pattern(const Config& config) {
-  return module_values<int64_t>(config, "rank_pattern", config.rank_pattern, models::kMaxLoraRank,
+  return module_values<int64_t>(config, "rank_pattern", config.rank_pattern, 1, models::kMaxLoraRank,
                                 "integers from 1 to " + std::to_string(models::kMaxLoraRank));
 }
 
 std::vector<std::pair<std::string, double>> alpha_pattern(const Config& config) {
   return module_values<double>(config, "alpha_pattern", config.alpha_pattern,
-                               std::numeric_limits<float>::max(), "numbers above 0");
+                               std::numeric_limits<float>::min(), std::numeric_limits<float>::max(), "numbers above 0");
 }
 
 models::LoraConfig lora_config(const Config& config) {

@@ -114,6 +114,16 @@ void require_whole_blocks(const Config& config, const models::Model& model) {
     }
 }
 
+// Nothing else would make anything of them.
+void require_added_tokens(const Config& config, const std::set<std::string>& found) {
+  if (config.lora_rank > 0 || config.added_rows.count == 0) return;
+  for (const std::string& name : found)
+    if (name.ends_with(std::string(models::kEmbeddingModule) + ".weight")) return;
+  throw ConfigError(location(config, kKey) + ": found no " + models::kEmbeddingModule +
+                    ".weight in it, expected it with " + described(config, "add_tokens") +
+                    ", whose rows would not train");
+}
+
 // What single rows or an adapter train of, is frozen itself.
 void require_other_than_adapted(const Config& config, const std::set<std::string>& found) {
   if (config.lora_rank == 0) return;
@@ -151,6 +161,7 @@ void apply_mask(const Config& config, models::Model& model) {
                       nearest_help(nearest_word(text, names)));
   }
   require_other_than_adapted(config, found);
+  require_added_tokens(config, found);
   set_trainable(model, [&](const std::string& name) {
     return found.contains(name) || models::trains_with_adapters(lora_config(config), name);
   });

@@ -84,13 +84,11 @@ const std::vector<Switch>& switches() {
        {"parameter_layers_on_device"}},
       {"dataset_type",
        is_synthetic,
-       {"dataset_path", "eval_dataset_path", "tokenizer_path", "chat_template", "packing",
-        "excess_length_strategy", "skip_bad_lines", "verify_token_files", "add_bos_eos",
+       {"dataset_path", "eval_dataset_path", "eval_fraction", "tokenizer_path", "chat_template",
+        "packing", "excess_length_strategy", "skip_bad_lines", "verify_token_files", "add_bos_eos",
         "eval_interval", "eval_steps", "sample_prompt", "sample_tokens"}},
       {"eval_dataset_path",
-       [](const Config& config) {
-         return config.eval_dataset_path.empty() && !is_synthetic(config);
-       },
+       [](const Config& config) { return !evaluates(config) && !is_synthetic(config); },
        {"eval_steps"}},
       {"sample_tokens",
        [](const Config& config) { return config.sample_tokens == 0 && !is_synthetic(config); },

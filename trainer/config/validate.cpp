@@ -403,9 +403,15 @@ void check_data(const Config& config) {
 }
 
 void check_evaluation(const Config& config) {
-  if (config.eval_interval && config.eval_dataset_path.empty()) {
+  if (config.eval_interval && config.eval_dataset_path.empty() && config.eval_fraction == 0) {
     refuse(config, "eval_dataset_path", "a path, for " + described(config, "eval_interval"));
   }
+  if (config.eval_fraction == 0) return;
+  if (!config.eval_dataset_path.empty())
+    refuse(config, "eval_fraction", "0 with " + described(config, "eval_dataset_path"));
+  if (config.dataset_type == DatasetType::tokens)
+    refuse(config, "eval_fraction",
+           "0 with " + described(config, "dataset_type") + ", where text has no documents");
 }
 
 void check_sample(const Config& config) {

@@ -6,6 +6,7 @@
 #include <array>
 #include <filesystem>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -15,12 +16,14 @@
 #include "base/text.h"
 #include "data/files/text_format.h"
 #include "data/rows/document_rows.h"
+#include "data/rows/joined_rows.h"
 #include "data/rows/unigram.h"
 #include "data/rows/window_rows.h"
 #include "data/text/encode_example.h"
 #include "data/text/example.h"
 #include "data/text/text_input.h"
 #include "data/text/tokenized_file.h"
+#include "trainer/config/data_paths.h"
 #include "trainer/config/row_images.h"
 #include "trainer/step/training_plans.h"
 #include "trainer/weights/text_files.h"
@@ -62,9 +65,10 @@ class Opener {
   // `path` is what the user knows the file by.
   std::shared_ptr<const data::Rows> rows(const char* key, const SharedFile& file,
                                          const fs::path& path,
-                                         data::WindowRows::Remainder remainder) const {
+                                         data::WindowRows::Remainder remainder,
+                                         const data::DocumentChoice& choice = {}) const {
     try {
-      return make_rows(file, path, remainder);
+      return make_rows(file, path, remainder, choice);
     } catch (const DataError& error) {
       throw DataError(
           fmt::format("{}: {}: {}", location(config_, key), path_text(path), error.what()));
@@ -73,13 +77,18 @@ class Opener {
 
  private:
   std::shared_ptr<const data::Rows> make_rows(const SharedFile& file, const fs::path& path,
-                                              data::WindowRows::Remainder remainder) const {
+                                              data::WindowRows::Remainder remainder,
+                                              const data::DocumentChoice& choice) const {
     std::string note =
         fmt::format("{}: {}, {}", path_text(path), plural(file->document_count(), "document"),
                     plural(file->token_count(), "token"));
+    if (choice.held_out)
+      note += fmt::format(", of which {} are held out{}", choice.held_out->count(),
+                          choice.takes_held_out ? ": these" : "");
     if (file->skipped_lines() > 0)
       note += fmt::format(", {} skipped", plural(file->skipped_lines(), "bad line"));
-    if (config_.dataset_type == DatasetType::documents) return document_rows(file, std::move(note));
+    if (config_.dataset_type == DatasetType::documents)
+      return document_rows(file, choice, std::move(note));
     if (file->loss_mask() == data::LossMask::present)
       throw ConfigError(location(config_, "dataset_type") + ": found tokens, but " +
                         path_text(path) +
@@ -140,12 +149,15 @@ class Opener {
         cache);
   }
 
-  std::shared_ptr<const data::Rows> document_rows(const SharedFile& file, std::string note) const {
+  std::shared_ptr<const data::Rows> document_rows(const SharedFile& file,
+                                                  const data::DocumentChoice& choice,
+                                                  std::string note) const {
     auto rows = std::make_shared<const data::DocumentRows>(
         file, data::DocumentRowsOptions{.length = config_.max_target_length,
                                         .packing = config_.packing,
                                         .excess_length = config_.excess_length_strategy,
-                                        .images = images_});
+                                        .images = images_,
+                                        .choice = choice});
     const data::DocumentRows::Counts& counts = rows->counts();
     if (counts.too_long > 0) {
       constexpr std::array kDone = {"truncated", "split", "skipped"};
@@ -211,11 +223,8 @@ bool may_have_messages(const Config& config, const fs::path& path) {
 // A prompt would be written as the model was not taught.
 void require_use_of_template(const Config& config) {
   if (config.chat_template.empty()) return;
-  const bool has_use = std::ranges::any_of(config.dataset_path,
-                                           [&](const DatasetFile& file) {
-                                             return may_have_messages(config, file.path);
-                                           }) ||
-                       (evaluates(config) && may_have_messages(config, config.eval_dataset_path));
+  const bool has_use = std::ranges::any_of(
+      data_files(config), [&](const fs::path& path) { return may_have_messages(config, path); });
   if (!has_use)
     throw ConfigError(
         location(config, "chat_template") + ": found " + config.chat_template +
@@ -277,11 +286,59 @@ Prompt sample_prompt(const Config& config, const data::TokenFile& file,
   return prompt;
 }
 
+using Parts = std::vector<std::shared_ptr<const data::Rows>>;
+
+std::shared_ptr<const data::Rows> joined(Parts parts) {
+  if (parts.size() == 1) return parts[0];
+  return std::make_shared<const data::JoinedRows>(std::move(parts));
+}
+
+// The rows of an entry of dataset_path; those of documents that are held out go to `held_out`.
+std::shared_ptr<const data::Rows> open_entry(const Config& config, const DatasetFile& entry,
+                                             Opener& opener, TrainingData& result,
+                                             Parts& held_out) {
+  constexpr const char* kKey = "dataset_path";
+  constexpr auto kDropped = data::WindowRows::Remainder::dropped;
+  Parts parts;
+  for (const fs::path& path : data_paths(entry.path, config.train_split)) {
+    const SharedFile& file = result.files.emplace_back(opener.file(kKey, path));
+    result.identity.push_back(file->identity() +
+                              (entry.weight ? fmt::format(" x {}", *entry.weight) : ""));
+    data::DocumentChoice choice;
+    if (config.eval_fraction > 0 && file->has_documents())
+      choice.held_out = std::make_shared<const data::HeldOutDocuments>(*file, config.eval_fraction);
+    const int64_t held = choice.held_out ? choice.held_out->count() : 0;
+    if (held < file->document_count() || !choice.held_out)
+      parts.push_back(opener.rows(kKey, file, path, kDropped, choice));
+    choice.takes_held_out = true;
+    if (held > 0) held_out.push_back(opener.rows(kKey, file, path, kDropped, choice));
+  }
+  if (parts.empty())
+    throw DataError(location(config, kKey) + ": " + path_text(entry.path) +
+                    ": all its documents are held out; nearest: a smaller eval_fraction");
+  return joined(std::move(parts));
+}
+
+// What eval_dataset_path stands for.
+Parts open_evaluation(const Config& config, Opener& opener, TrainingData& result) {
+  constexpr const char* kKey = "eval_dataset_path";
+  Parts parts;
+  for (const fs::path& path : data_paths(config.eval_dataset_path, config.eval_split)) {
+    const SharedFile& file = result.files.emplace_back(opener.file(kKey, path));
+    parts.push_back(opener.rows(kKey, file, path, data::WindowRows::Remainder::padded));
+  }
+  return parts;
+}
+
 void open_validation(const Config& config, const data::BatchSchema& schema, const data::Rank& rank,
-                     Opener& opener, TrainingData& result) {
-  SharedFile file = opener.file("eval_dataset_path", config.eval_dataset_path);
-  auto rows = opener.rows("eval_dataset_path", file, config.eval_dataset_path,
-                          data::WindowRows::Remainder::padded);
+                     Parts held_out, Opener& opener, TrainingData& result) {
+  const std::vector<SharedFile> trained = result.files;
+  if (config.eval_fraction == 0) held_out = open_evaluation(config, opener, result);
+  if (held_out.empty())
+    throw DataError(location(config, "eval_fraction") +
+                    fmt::format(": found {}, which holds out none of the documents; expected more",
+                                config.eval_fraction));
+  std::shared_ptr<const data::Rows> rows = joined(std::move(held_out));
   const data::BatchShape shape = schema.shape;
   result.validation_batches = data::sequential_batch_count(*rows, shape, rank.world_size);
   if (config.eval_steps)
@@ -291,10 +348,9 @@ void open_validation(const Config& config, const data::BatchSchema& schema, cons
       .count = std::min(rows->count(), result.validation_batches * shape.rows * rank.world_size),
       .length = shape.length};
   result.validation = data::sequential_batches(std::move(rows), schema, rank);
-  int32_t vocab_size = file->vocab_size();
+  int32_t vocab_size = 0;
   for (const SharedFile& one : result.files) vocab_size = std::max(vocab_size, one->vocab_size());
-  result.unigram_loss = data::unigram_cross_entropy(result.files, evaluated, vocab_size);
-  result.files.push_back(std::move(file));
+  result.unigram_loss = data::unigram_cross_entropy(trained, evaluated, vocab_size);
 }
 
 }  // namespace
@@ -315,17 +371,12 @@ TrainingData open_data(const Config& config, const data::BatchSchema& schema, co
   }
   Opener opener(config, result.tokenizer.get(), log);
   std::vector<data::WeightedRows> sources;
-  for (const DatasetFile& file : config.dataset_path) {
-    const SharedFile& opened = result.files.emplace_back(opener.file("dataset_path", file.path));
-    sources.push_back(
-        {opener.rows("dataset_path", opened, file.path, data::WindowRows::Remainder::dropped),
-         file.weight});
-    result.identity.push_back(opened->identity() +
-                              (file.weight ? fmt::format(" x {}", *file.weight) : ""));
-  }
+  Parts held_out;
+  for (const DatasetFile& entry : config.dataset_path)
+    sources.push_back({open_entry(config, entry, opener, result, held_out), entry.weight});
   log(epochs_text(config, sources, rank.world_size));
   result.training = data::shuffled_batches(std::move(sources), schema, seed, rank);
-  if (evaluates(config)) open_validation(config, schema, rank, opener, result);
+  if (evaluates(config)) open_validation(config, schema, rank, std::move(held_out), opener, result);
   require_use_of_template(config);
   if (samples(config))
     result.sample_prompt = sample_prompt(config, *result.files.front(), *result.tokenizer);

@@ -112,8 +112,9 @@ Config with_patterns(Config config) {
   LoraConfig lora{.rank = config.lora_rank, .alpha = config.lora_alpha};
   try {
     set_targets(targets, adapter_base(config), lora);
-  } catch (const DataError& error) {
-    throw ConfigError(error.what());
+  } catch (const DataError& error) {  // which begins with the key
+    const std::string what = error.what();
+    throw ConfigError(origin(config, what.substr(0, what.find(':'))) + " " + what);
   }
   config.lora_rank = lora.rank;
   config.lora_alpha = lora.alpha;
@@ -124,8 +125,7 @@ Config with_patterns(Config config) {
 }  // namespace
 
 Config with_adapter(Config config) {
-  config = with_patterns(std::move(config));
-  if (config.load_adapter_path.empty()) return config;
+  if (config.load_adapter_path.empty()) return with_patterns(std::move(config));
   const fs::path folder = adapter_folder(config);
   const LoraConfig adapter = read_adapter_config(folder, adapter_base(config));
   std::vector<std::string> differing;

@@ -1,30 +1,72 @@
 #include "trainer/weights/added_tokens.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
+#include "base/printable.h"
 #include "data/tokenizers/tokenizer.h"
 #include "models/families/limits.h"
 
 namespace longshore::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void refuse(const Config& config, const std::string& what) {
+  throw ConfigError(location(config, "add_tokens") + ": " + what);
+}
+
+// That the tokenizer is the model's as long as none is added.
+void require_tokenizer_of_model(const Config& config, const data::Tokenizer& tokenizer) {
+  if (tokenizer.ordinary_vocab_size() > config.model.vocabulary)
+    refuse(config, fmt::format("{} has token ids up to {} before any are added, but vocab_size is "
+                               "{} ({}); expected the model's tokenizer",
+                               path_text(tokenizer.path()), tokenizer.ordinary_vocab_size() - 1,
+                               config.model.vocabulary, origin(config, "vocab_size")));
+}
+
+// That the folder of the weights has no rows for the tokens already, which training has made.
+void require_new(const Config& config, const data::Tokenizer& tokenizer) {
+  const fs::path& folder = config.load_parameters_path;
+  if (folder.empty() || !data::tokenizer_file(folder)) return;
+  const data::Tokenizer there(folder);
+  for (const std::string& token : config.add_tokens)
+    if (there.id_of(token) && !tokenizer.id_of(token))
+      refuse(config,
+             "found " + in_quotes(token) + ", which the tokenizer of " + path_text(folder) +
+                 " has and that of tokenizer_path, " + path_text(tokenizer.path()) +
+                 ", has not; nearest: tokenizer_path=" + path_text(folder));
+}
+
+}  // namespace
 
 Config with_added_tokens(Config config) {
   if (config.add_tokens.empty()) return config;
   try {
-    const int32_t first = data::Tokenizer(config.tokenizer_path).vocab_size();
+    const data::Tokenizer tokenizer(config.tokenizer_path);
+    require_tokenizer_of_model(config, tokenizer);
+    require_new(config, tokenizer);
     const data::Tokenizer extended(config.tokenizer_path, config.add_tokens);
     config.added_tokens.clear();
     for (const std::string& token : config.add_tokens)
       config.added_tokens.push_back(extended.id_of(token).value());
-    config.added_rows = {.first = first, .count = extended.vocab_size() - first};
+    const int32_t first = tokenizer.vocab_size(), count = extended.vocab_size() - first;
+    config.added_rows = count == 0 ? AddedRows{} : AddedRows{.first = first, .count = count};
   } catch (const DataError& error) {
-    throw ConfigError(location(config, "add_tokens") + ": " + error.what());
+    refuse(config, error.what());
   }
-  if (config.added_rows.count == 0) return config;
   config.model.vocabulary = std::max(config.model.vocabulary, config.added_rows.end());
   if (config.model.vocabulary > models::kMaxVocabulary)
-    throw ConfigError(location(config, "add_tokens") + ": found a vocabulary of " +
-                      std::to_string(config.model.vocabulary) + " with them, expected at most " +
-                      std::to_string(models::kMaxVocabulary));
+    refuse(config, fmt::format("found a vocabulary of {} with them, expected at most {}",
+                               config.model.vocabulary, models::kMaxVocabulary));
+  for (size_t i = 0; i < config.added_tokens.size(); ++i)
+    if (config.added_tokens[i] >= config.model.vocabulary)
+      refuse(config, fmt::format("found {}, which is {} in the tokenizer, but vocab_size is {} ({}); "
+                                 "expected a tokenizer that lacks it, or one of a model with a row "
+                                 "for it",
+                                 in_quotes(config.add_tokens[i]), config.added_tokens[i],
+                                 config.model.vocabulary, origin(config, "vocab_size")));
   return config;
 }
 

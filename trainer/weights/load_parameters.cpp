@@ -181,6 +181,9 @@ std::string load_weights(const WeightSources& from, const DecoderConfig& model,
     text += "; " + ignored;
   if (const std::string left_out = opened.of_model.left_out_text(); !left_out.empty())
     text += "; " + left_out;
+  if (const AddedRows& added = from.added_rows; added.count > 0)
+    text += fmt::format("; added: {}, from {} on, whose rows are the mean of the others",
+                        plural(added.count, "token"), added.first);
   if (opened.adapter) text += "; adapter: " + path_text(from.adapter);
   return text;
 }

@@ -113,6 +113,17 @@ void add_tokenizer_json(const std::string& chat_template, ModelFiles& files) {
   files.set(kTokenizerConfig, json_text(config));
 }
 
+// Where tokenizer_config.json lists added tokens, transformers takes those for all.
+void add_extended_json(const data::Tokenizer& tokenizer, ModelFiles& files) {
+  constexpr const char* kList = "added_tokens_decoder";
+  const std::string& text = tokenizer.extended_json();
+  files.set(kTokenizerJson, text);
+  const std::string* found = files.find(kTokenizerConfig);
+  if (!found) return;
+  json config = parsed(kTokenizerConfig, *found);
+  if (config.erase(kList) > 0) files.set(kTokenizerConfig, json_text(config));
+}
+
 void add_tokenizer_config(const data::Tokenizer& tokenizer, ModelFiles& files) {
   const std::string* found = files.find(kTokenizerConfig);
   json config = found ? parsed(kTokenizerConfig, *found) : json::object();
@@ -143,8 +154,7 @@ void add_chat_template(const std::string& chat_template, ModelFiles& files) {
 void add_text_files(const data::Tokenizer& tokenizer, const std::string& chat_template,
                     TextEnds ends, ModelFiles& files) {
   if (!files.config.empty()) add_text_ends(tokenizer, chat_template, ends, files);
-  if (const std::string& text = tokenizer.extended_json(); !text.empty())
-    files.set(kTokenizerJson, text);
+  if (!tokenizer.extended_json().empty()) add_extended_json(tokenizer, files);
   if (tokenizer.is_sentencepiece()) add_tokenizer_json(chat_template, files);
   add_tokenizer_config(tokenizer, files);
   if (!chat_template.empty()) add_chat_template(chat_template, files);

@@ -711,7 +711,8 @@ TEST_F(ConfigTest, InputsMustBeThere) {
             "command line dataset_path: found data/storys.tok, which is not there, expected a "
             "file; nearest: data/stories.txt");
   EXPECT_EQ(missing({tokens, "dataset_path=" + kWeights}),
-            "command line dataset_path: found weights, a folder, expected a file");
+            "command line dataset_path: found weights, a folder without files of \"train\", "
+            "expected some of .jsonl, .json, .csv, .tsv, .txt or .tokens");
   EXPECT_EQ(missing({"eval_dataset_path=" + data + "x/y.tokens"}),
             "command line eval_dataset_path: found data/x/y.tokens, which is not there, expected a "
             "file");

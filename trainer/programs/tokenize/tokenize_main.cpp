@@ -183,6 +183,7 @@ int main(int argc, char** argv) {
          "a token that the tokenizer.json is to have as well, as add_tokens in a config; may "
          "come again")
       ->expected(1)
+      ->allow_extra_args(false)  // else CLI11 takes brackets for a list's
       ->take_all();
   auto* stdin_json = app.add_flag("--stdin-json", arguments.stdin_json, "filter JSON lines");
   auto* output =

@@ -1,0 +1,36 @@
+#include "data/rows/held_out.h"
+
+#include <cmath>
+#include <span>
+#include <string_view>
+
+#include "data/files/fnv1a.h"
+
+namespace longshore::data {
+namespace {
+
+// FNV-1a's high bits depend on the last bytes alone: SplitMix64's finisher (Steele, Lea and Flood
+// 2014) mixes them.
+uint64_t mixed(uint64_t hash) {
+  hash = (hash ^ hash >> 30) * 0xbf58476d1ce4e5b9;
+  hash = (hash ^ hash >> 27) * 0x94d049bb133111eb;
+  return hash ^ hash >> 31;
+}
+
+}  // namespace
+
+HeldOutDocuments::HeldOutDocuments(const TokenFile& file, double fraction) {
+  std::vector<int32_t> tokens;
+  is_held_out_.reserve(static_cast<size_t>(file.document_count()));
+  for (int64_t i = 0; i < file.document_count(); ++i) {
+    const TokenFile::Range document = file.document(i);
+    tokens.resize(static_cast<size_t>(document.count));
+    file.read(document.first, tokens);
+    const auto bytes = std::as_bytes(std::span(tokens));
+    const uint64_t hash = mixed(fnv1a({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
+    is_held_out_.push_back(std::ldexp(static_cast<double>(hash), -64) < fraction);
+    count_ += is_held_out_.back() ? 1 : 0;
+  }
+}
+
+}  // namespace longshore::data
