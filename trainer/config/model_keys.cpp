@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <unordered_set>
 
 #include "base/error.h"
 #include "base/integer.h"
@@ -42,13 +43,14 @@ std::vector<std::string> lora_targets(const Config& config) {
 
 std::vector<int64_t> trained_tokens(const Config& config) {
   std::vector<int64_t> tokens;
+  std::unordered_set<int64_t> seen;
   for (const std::string& text : config.trainable_token_indices) {
     const std::optional<int64_t> token = integer<int64_t>(text);
     if (!token || *token < 0 || *token >= config.model.vocabulary)
       throw ConfigError(location(config, "trainable_token_indices") + ": found " + excerpt(text) +
                         ", expected numbers of tokens from 0 to below " +
                         described(config, "vocab_size"));
-    if (std::ranges::find(tokens, *token) != tokens.end())
+    if (!seen.insert(*token).second)
       throw ConfigError(location(config, "trainable_token_indices") + ": found " + excerpt(text) +
                         " twice, expected each token once");
     tokens.push_back(*token);

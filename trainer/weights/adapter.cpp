@@ -57,6 +57,17 @@ fs::path tensor_file(const fs::path& folder) {
   return folder / kTensorFile;
 }
 
+bool has_same_elements(std::vector<std::string> a, std::vector<std::string> b) {
+  std::ranges::sort(a);
+  std::ranges::sort(b);
+  return a == b;
+}
+
+// "3, 5", or "[]" of none.
+std::string listed(const std::vector<std::string>& list) {
+  return list.empty() ? "[]" : excerpt(join(list));
+}
+
 }  // namespace
 
 std::vector<fs::path> adapter_files(const fs::path& folder) {
@@ -115,20 +126,24 @@ Config with_adapter(Config config) {
        fmt::format("{}", adapter.alpha));
   config.lora_targets = ordered_targets(lora_targets(config));
   std::ranges::sort(config.modules_to_save);
-  take("lora_targets", config.lora_targets, adapter.targets, join(config.lora_targets),
-       join(adapter.targets));
+  take("lora_targets", config.lora_targets, adapter.targets, listed(config.lora_targets),
+       listed(adapter.targets));
   take("use_rslora", config.use_rslora, adapter.rank_stabilized,
        config.use_rslora ? "true" : "false", adapter.rank_stabilized ? "true" : "false");
   take("use_dora", config.use_dora, adapter.has_magnitudes, config.use_dora ? "true" : "false",
        adapter.has_magnitudes ? "true" : "false");
   take("modules_to_save", config.modules_to_save, adapter.saved_modules,
-       join(config.modules_to_save), join(adapter.saved_modules));
+       listed(config.modules_to_save), listed(adapter.saved_modules));
   std::vector<std::string> tokens;
   for (const int64_t token : adapter.trained_tokens) tokens.push_back(std::to_string(token));
+  // The order is that of the adapter's rows.
+  if (has_same_elements(config.trainable_token_indices, tokens))
+    config.trainable_token_indices = tokens;
   take("trainable_token_indices", config.trainable_token_indices, tokens,
-       join(config.trainable_token_indices), join(tokens));
-  take("lora_dropout", config.lora_dropout, adapter.dropout, fmt::format("{}", config.lora_dropout),
-       fmt::format("{}", adapter.dropout));
+       listed(config.trainable_token_indices), listed(tokens));
+  // That belongs to training: an adapter may go on with another.
+  if (!config.origins.contains("lora_dropout"))
+    take("lora_dropout", config.lora_dropout, adapter.dropout, "", "");
   take("lora_per_expert", config.lora_per_expert, adapter.per_expert,
        config.lora_per_expert ? "true" : "false", adapter.per_expert ? "true" : "false");
   config.lora_modules = adapter.modules;
