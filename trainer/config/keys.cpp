@@ -258,7 +258,8 @@ std::vector<Key> make_config_keys() {
        "tokens whose rows of the embedding train beside the adapters, and are saved with those"},
       {"lora_dropout", training, below_one(&Config::lora_dropout),
        "probability with which numbers that an adapter reads drop out in training"},
-      {"loraplus_lr_ratio", training, NumberKey{&Config::loraplus_lr_ratio, 0, End::excluded, kMaxLoraPlusRatio},
+      {"loraplus_lr_ratio", training,
+       NumberKey{&Config::loraplus_lr_ratio, 0, End::excluded, kMaxLoraPlusRatio},
        "learning rate of adapters' B, as a multiple of A's (LoRA+)"},
       {"lora_per_expert", training, FlagKey{&Config::lora_per_expert},
        "each expert's gate, up and down has an adapter by itself, saved as servers read them; "

@@ -174,12 +174,12 @@ class ConfigReader {
   void read_trained_tokens(const AdapterBase& base, LoraConfig& config) {
     const json& value = at("trainable_token_indices");
     if (is_off(value)) return;
-    const bool is_by_module = value.is_object() && value.size() == 1 &&
-                              is_embedding(value.items().begin().key(), base);
+    const bool is_by_module =
+        value.is_object() && value.size() == 1 && is_embedding(value.items().begin().key(), base);
     const json& list = is_by_module ? value.items().begin().value() : value;
-    const std::string expected_tokens =
-        "a list of numbers of tokens below " + std::to_string(base.vocabulary) +
-        ", each once, by itself or as embed_tokens'";
+    const std::string expected_tokens = "a list of numbers of tokens below " +
+                                        std::to_string(base.vocabulary) +
+                                        ", each once, by itself or as embed_tokens'";
     std::unordered_set<int64_t> seen;
     if (!list.is_array()) return add_problem("trainable_token_indices", value, expected_tokens);
     for (const json& token : list) {

@@ -40,13 +40,17 @@ class StoredWeights {
   // The tensor itself; nullptr for one in fewer bits.
   const data::SafetensorsTensor* find_plain(std::string_view name) const;
 
+  // Throws a DataError that names folder and tensor for a scale of any of those by which numbers
+  // are not finite.
+  void require_finite_scales() const;
+
   // As data::to_float32 does it.
   data::NonFinite read(std::string_view name, int64_t first, std::span<float> to,
                        int64_t step = 1) const;
 
   // Rows of such a tensor: codes and scales of a matrix that is stored as it is, as
-  // parts_of(matrix) places them. Throws a DataError that names the tensor for numbers that are not
-  // finite.
+  // parts_of(matrix) places them. Throws a DataError that names folder and tensor for numbers
+  // that are not finite.
   struct Rows {
     QuantizedMatrix matrix;
     int64_t number = 0;                   // of several matrices
@@ -62,7 +66,11 @@ class StoredWeights {
   using Quantized = std::variant<data::Mxfp4Tensor, data::QuantizedTensor>;
 
   void add_mxfp4(const std::string& blocks);
+  // Calls `look`, whose DataErrors get the folder's name.
+  template <class Look>
+  void named(Look look) const;
 
+  std::filesystem::path folder_;
   data::SafetensorsFolder plain_;
   data::SafetensorsDtype dtype_;  // of numbers of which the files say none
   std::map<std::string, Quantized, std::less<>> quantized_;

@@ -412,8 +412,9 @@ TEST(Generate, RefusesWhatIsNotThere) {
   bad.overrides = {"dtpe=float32"};
   expect(bad, "nearest: dtype");
   bad.overrides = {"parameter_layers_on_device=3"};
-  expect(bad, "command line parameter_layers_on_device: found 3, expected at most 2, the layers of " +
-                  (folder() / "model").string());
+  expect(bad,
+         "command line parameter_layers_on_device: found 3, expected at most 2, the layers of " +
+             (folder() / "model").string());
   bad.overrides = {"parameter_layers_on_device=auto"};
   expect(bad, "parameter_layers_on_device: found auto, expected a number: auto goes by a profile");
   bad.overrides = {"steps=3"};
