@@ -44,15 +44,19 @@ void Mxfp4Tensor::copy(const Rows& rows, const QuantizedMatrix& part,
       return all.subspan(static_cast<size_t>(at * bytes), static_cast<size_t>(bytes));
     };
     const std::span<const std::byte> scales = of_row(scales_, scales_of_row);
-    constexpr std::byte kLargest{252};  // 2^125, by which 6 is the largest code
-    if (const auto odd = std::ranges::find_if(scales, [&](std::byte s) { return s > kLargest; });
-        odd != scales.end())
-      throw DataError("tensor " + in_quotes(scales_name_) + ": found a scale of " +
-                      std::to_string(std::to_integer<int>(*odd)) +
-                      ", expected at most 252, by which all numbers are finite");
+    require_finite(scales);
     write(parts.codes.offset + row * bytes_of_row, of_row(blocks_, bytes_of_row));
     write(parts.scales.offset + row * scales_of_row, scales);
   }
+}
+
+void Mxfp4Tensor::require_finite(std::span<const std::byte> scales) const {
+  constexpr std::byte kLargest{252};  // 2^125, by which 6 is the largest code
+  const auto is_odd = [](std::byte scale) { return scale > kLargest; };
+  if (std::ranges::count_if(scales, is_odd) == 0) return;  // in vectors
+  throw DataError("tensor " + in_quotes(scales_name_) + ": found a scale of " +
+                  std::to_string(std::to_integer<int>(*std::ranges::find_if(scales, is_odd))) +
+                  ", expected at most 252, by which all numbers are finite");
 }
 
 NonFinite Mxfp4Tensor::to_float32(int64_t first, std::span<float> to, int64_t step) const {

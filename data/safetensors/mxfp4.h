@@ -36,10 +36,15 @@ class Mxfp4Tensor {
   };
   void copy(const Rows& rows, const QuantizedMatrix& part, const WriteBytes& write) const;
 
+  // Throws what copy() throws of a scale, for any there is.
+  void require_finite_scales() const { require_finite(scales_); }
+
   // Elements of [E,K,N] from `first` on, `step` from one to the next. A scale of 255 is NaN.
   NonFinite to_float32(int64_t first, std::span<float> to, int64_t step = 1) const;
 
  private:
+  void require_finite(std::span<const std::byte> scales) const;
+
   SafetensorsInfo info_;
   QuantizedMatrix matrix_;
   std::string scales_name_;

@@ -88,14 +88,15 @@ class QuantStateReader : public StrictJson {
   }
 
   bool end_array() override {
-    if (sizes_ != 2) refuse(std::to_string(sizes_));
+    if (sizes_ == 0) refuse("[]");
+    if (sizes_ == 1) refuse("[" + std::to_string(state_.rows) + "]");
     place_ = Place::keys;
     return true;
   }
 
   bool number_unsigned(number_unsigned_t value) override {
     if (place_ == Place::sizes) {
-      if (sizes_ == 2) refuse("more");
+      if (sizes_ == 2) refuse("a third, " + std::to_string(value));
       if (value < 1 || value > uint64_t{std::numeric_limits<int64_t>::max()})
         refuse(std::to_string(value));
       (sizes_++ == 0 ? state_.rows : state_.columns) = static_cast<int64_t>(value);

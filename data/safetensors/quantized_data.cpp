@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <utility>
 
@@ -168,6 +169,10 @@ class Reader {
     require_finite(map);
     data_.nested_scales = floats(scales);
     data_.nested_codes = floats(map);
+    const auto found = std::ranges::adjacent_find(data_.nested_codes, std::greater_equal());
+    if (found != data_.nested_codes.end())
+      throw DataError("tensor " + in_quotes(map.name) + ": found " + std::to_string(found[1]) +
+                      " after " + std::to_string(found[0]) + ", expected numbers that ascend");
     data_.nested_mean = mean;
   }
 

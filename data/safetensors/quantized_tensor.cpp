@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <sstream>
 #include <string>
 
 #include "base/error.h"
@@ -103,9 +104,29 @@ void QuantizedTensor::require_finite_scales(const QuantizedMatrix& part, int64_t
   const QuantizedView view = data_.view();
   const float largest = largest_scale(part);
   for (int64_t i = first; i < first + count; ++i)
-    if (const float scale = scale_of(data_.matrix, view, i); !(std::fabs(scale) <= largest))
-      throw DataError("tensor " + in_quotes(data_.scales_name) + ": found the scale " +
-                      std::to_string(scale) + ", expected it finite, and numbers by it");
+    if (const float scale = scale_of(data_.matrix, view, i); !(std::fabs(scale) <= largest)) {
+      std::ostringstream text;
+      text << scale;
+      throw DataError("tensor " + in_quotes(data_.scales_name) + ": found the scale " + text.str() +
+                      ", expected it finite, and numbers by it");
+    }
+}
+
+void QuantizedTensor::require_finite_scales() const {
+  const QuantizedMatrix& m = data_.matrix;
+  if (m.has_nested_scales) {
+    auto largest = [](std::span<const float> values) {
+      float most = 0;
+      for (const float value : values) most = std::max(most, std::fabs(value));
+      return most;
+    };
+    // Which spares reading codes, of which there are many.
+    if (largest(data_.nested_codes) * largest(data_.nested_scales) + std::fabs(data_.nested_mean) <=
+        largest_scale(m))
+      return;
+  }
+  const int64_t bytes = m.has_nested_scales ? 1 : sizeof(float);
+  require_finite_scales(m, 0, std::ssize(data_.scales()) / bytes);
 }
 
 void QuantizedTensor::require_finite_codes(int64_t first, int64_t count) const {

@@ -36,6 +36,9 @@ class QuantizedTensor {
   // codes of fp8 that are NaN and for a scale by which numbers of the part are not finite.
   void copy(const QuantizedMatrix& part, const WriteBytes& write) const;
 
+  // Throws what copy() throws of a scale, for any there is.
+  void require_finite_scales() const;
+
  private:
   void require_part(const QuantizedMatrix& part) const;
   // Scales are counted from the whole matrix's first.

@@ -12,9 +12,9 @@ Quantization quantization_of(const QuantizedMatrix& matrix);
 ChooseQuantization as_stored(const Quantizations& stored);
 
 // Has matrices of linear layers and of experts that do not train stored as they are chosen for.
-// Products read what dequantize gives, once for each. Embeddings, the head, routers, norms, biases
-// and adapters stay as they are. Throws ConfigError where experts of one layer are not stored
-// alike.
+// Products read what dequantize gives, once for each; those of one row read the codes themselves,
+// where quantized_linear serves them. Embeddings, the head, routers, norms, biases and adapters
+// stay as they are. Throws ConfigError where experts of one layer are not stored alike.
 void quantize_weights(Model& model, const ChooseQuantization& choose);
 
 }  // namespace longshore::models

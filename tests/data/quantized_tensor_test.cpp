@@ -304,6 +304,9 @@ TEST(QuantizedTensor, CountsWhatIsNotFiniteAndDoesNotCopyIt) {
     EXPECT_EQ(tensor.to_float32(0, numbers), expected);
     const auto drop = [](int64_t, std::span<const std::byte>) {};
     EXPECT_THAT(message_of<DataError>([&] { tensor.copy(matrix, drop); }), HasSubstr(refusal));
+    if (of != kWeight)
+      EXPECT_THAT(message_of<DataError>([&] { tensor.require_finite_scales(); }),
+                  HasSubstr(refusal));
     QuantizedMatrix others = matrix;  // rows that are as they should be
     others.first_row = 128, others.rows = matrix.rows - 128;
     EXPECT_NO_THROW(tensor.copy(others, drop));
@@ -331,6 +334,19 @@ TEST(QuantizedTensor, CountsWhatIsNotFiniteAndDoesNotCopyIt) {
   const auto drop = [](int64_t, std::span<const std::byte>) {};
   EXPECT_THROW(tensors.quantized().copy(narrow, drop), DataError);
   EXPECT_NO_THROW(tensors.quantized().copy(four, drop));
+  EXPECT_THROW(tensors.quantized().require_finite_scales(), DataError);
+  // Of nested scales one alone.
+  QuantizedMatrix nested = four;
+  nested.has_nested_scales = true;
+  Tensors of_nested = tensors_of(nested, made(nested));
+  EXPECT_NO_THROW(of_nested.quantized().require_finite_scales());
+  std::memcpy(of_nested.data("x.weight.nested_absmax").data(), &huge, sizeof huge);
+  const float twice = 2;
+  std::memcpy(of_nested.data("x.weight.nested_quant_map").subspan(4 * 255).data(), &twice,
+              sizeof twice);
+  of_nested.data("x.weight.absmax")[7] = std::byte{255};
+  EXPECT_THAT(message_of<DataError>([&] { of_nested.quantized().require_finite_scales(); }),
+              HasSubstr("tensor \"x.weight.absmax\": found the scale inf" + finite));
 }
 
 TEST(QuantizedTensor, CopiesNoRowsOfAnotherMatrix) {
@@ -440,6 +456,11 @@ TEST(QuantizedTensor, RefusesWhatDoesNotFit) {
       {nested, other("x.weight.nested_quant_map", Dtype::float32, {255}), "expected F32 [256]"},
       {nested, number("x.weight.nested_absmax", std::nanf("")), "infinite or NaN"},
       {nested, number("x.weight.nested_quant_map", INFINITY), "infinite or NaN"},
+      {nested, other("x.weight.nested_quant_map", Dtype::float32, {256}),
+       "tensor \"x.weight.nested_quant_map\": found 0.000000 after 0.000000, expected numbers that "
+       "ascend"},
+      {plain, said("{\"quant_type\": \"nf4\", \"shape\": [1800]}"),
+       state + "\": shape: expected a list of two sizes from 1 to 2^63 - 1, found [1800]"},
       {nested, said(state_of(plain, 0)), "found U8 [29], expected F32 [29]"},
       {rows, without("x.weight"), "tensor \"x.weight\": found none"},
       {rows, dtype(weight, Dtype::uint8),
@@ -537,9 +558,9 @@ TEST(QuantState, RefusesWhatIsNone) {
       {text({{"blocksize", "[64]"}}), block + "a list"},
       {text({{"nested_blocksize", "128"}}), "nested_blocksize: expected 256, found 128"},
       {text({{"shape", "6"}}), shape + "6"},
-      {text({{"shape", "[]"}}), shape + "0"},
-      {text({{"shape", "[6]"}}), shape + "1"},
-      {text({{"shape", "[1,2,3]"}}), shape + "more"},
+      {text({{"shape", "[]"}}), shape + "[]"},
+      {text({{"shape", "[6]"}}), shape + "[6]"},
+      {text({{"shape", "[1,2,3]"}}), shape + "a third, 3"},
       {text({{"shape", "[0,3]"}}), shape + "0"},
       {text({{"shape", "[2,-3]"}}), shape + "-3"},
       {text({{"shape", "[2,3.0]"}}), shape + "3.0"},

@@ -1,6 +1,7 @@
 // Tensors with made-up data, and the files that hold them.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <filesystem>
 #include <functional>
@@ -44,6 +45,19 @@ inline void write_some(const std::filesystem::path& path,
 
 inline std::vector<SafetensorsInfo> infos_of(const SafetensorsFile& file) {
   return {file.tensors().begin(), file.tensors().end()};
+}
+
+// Writes the file anew, with `bytes` where the tensor's data begins.
+inline void change_tensor(const std::filesystem::path& path, std::string_view name,
+                          std::span<const std::byte> bytes) {
+  const SafetensorsFile file(path);
+  SafetensorsWriter writer(path, infos_of(file));
+  for (const SafetensorsTensor& tensor : file.tensors()) {
+    std::vector<std::byte> data(tensor.data.begin(), tensor.data.end());
+    if (tensor.name == name) std::ranges::copy(bytes, data.begin());
+    writer.append(tensor.name, data);
+  }
+  writer.finish();
 }
 
 }  // namespace longshore::data

@@ -4,20 +4,15 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstring>
 #include <optional>
 #include <set>
 #include <utility>
 
 #include "base/error.h"
-#include "base/integer.h"
-#include "base/pieces.h"
 #include "base/printable.h"
-#include "data/files/content_hash.h"
 #include "models/families/family.h"
 #include "trainer/config/key_values.h"
 #include "trainer/config/yaml.h"
-#include "trainer/weights/saved_state.h"
 
 namespace longshore::trainer {
 namespace {
@@ -85,53 +80,6 @@ int64_t sequences(const Manifest& manifest, const std::string& place) {
   return product;
 }
 
-// The sum of numbers, each mixed with its place by SplitMix64's finisher (Steele, Lea and Flood
-// 2014).
-template <class Bits>
-uint64_t mixed_sum(const std::string& bytes, uint64_t first_place) {
-  const auto count = static_cast<int64_t>(bytes.size() / sizeof(Bits));
-  constexpr int64_t kAlone = 1 << 16;  // elements that one thread has done before others wake
-  uint64_t sum = 0;
-#pragma omp parallel for reduction(+ : sum) if (count > kAlone)
-  for (int64_t i = 0; i < count; ++i) {
-    Bits bits;
-    std::memcpy(&bits, bytes.data() + i * static_cast<int64_t>(sizeof bits), sizeof bits);
-    uint64_t mixed = (first_place + static_cast<uint64_t>(i) + 1) * 0x9e3779b97f4a7c15 ^ bits;
-    mixed = (mixed ^ mixed >> 30) * 0xbf58476d1ce4e5b9;
-    mixed = (mixed ^ mixed >> 27) * 0x94d049bb133111eb;
-    sum += mixed ^ mixed >> 31;
-  }
-  return sum;
-}
-
-// The mixed sum of what this process holds of a parameter. The total of all processes is the same
-// however elements are dealt out to them.
-uint64_t sum_of(const offload::Bucket& bucket, const offload::Parameter& parameter,
-                const offload::DeviceMesh& mesh, const offload::Arguments& arguments) {
-  // Enough for all processors; 64 MiB of memory at most.
-  constexpr int64_t kPieceElements = int64_t{16} << 20;
-  const int64_t size = models::size_bytes(bucket.dtype);
-  const offload::ElementRange all =
-      offload::common(bucket.held, {parameter.offset, parameter.type.shape.count()});
-  const std::optional<models::Split>& split = parameter.weight.split;
-  const int64_t part = split ? mesh.along(split->axis).rank : 0;
-  uint64_t sum = 0;
-  std::string bytes;
-  for (const models::SplitRun& run : models::SplitRuns(parameter.type.shape, split)
-                                         .of_part(part, all.first - parameter.offset, all.count))
-    for_each_piece(run.count, kPieceElements, [&](int64_t done, int64_t count) {
-      const int64_t first = parameter.offset + run.in_part + done;
-      bytes.resize(static_cast<size_t>(count * size));
-      arguments.read_part(argument_name(bucket, offload::Copy::compute),
-                          (first - bucket.held.first) * size, bytes.data(), count * size);
-      const auto place = static_cast<uint64_t>(run.in_tensor + done);
-      sum += size == 1   ? mixed_sum<uint8_t>(bytes, place)
-             : size == 2 ? mixed_sum<uint16_t>(bytes, place)
-                         : mixed_sum<uint32_t>(bytes, place);
-    });
-  return sum;
-}
-
 }  // namespace
 
 Manifest describe_run(const Config& config, models::Dtype dtype, std::vector<std::string> data,
@@ -150,28 +98,6 @@ Manifest describe_run(const Config& config, models::Dtype dtype, std::vector<std
   for (const Key& key : config_keys())
     if (is_valid(key, resolved)) manifest.config[key.name] = value_text(key, resolved);
   return manifest;
-}
-
-std::string frozen_weights_hash(const offload::ParameterLayout& layout,
-                                const offload::Arguments& arguments, World& world) {
-  if (saves_model(layout)) return "";
-  std::string sums;
-  for (const auto& [name, location] : layout.by_name) {
-    const offload::Bucket& bucket = layout.bucket(location);
-    if (bucket.trainable == models::Trainable::yes) continue;
-    const bool is_counted = bucket.split == models::Axis::data || layout.mesh.data.rank == 0;
-    const uint64_t held = is_counted
-                              ? sum_of(bucket, layout.parameter(location), layout.mesh, arguments)
-                              : uint64_t{0};
-    uint64_t sum = 0;
-    for (const std::string& text : world.gather(std::to_string(held))) {
-      const std::optional<uint64_t> part = integer<uint64_t>(text);
-      if (!part) throw Error("a process sent no sum of its weights");
-      sum += *part;
-    }
-    sums += name + " " + std::to_string(sum) + "\n";
-  }
-  return data::content_hash(sums);
 }
 
 Config with_schedule_of(const Checkpoint& checkpoint, Config config) {

@@ -5,11 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "offload/execution/arguments.h"
-#include "offload/lowering/parameter_layout.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/config/config.h"
-#include "trainer/distributed/world.h"
 
 namespace longshore::trainer {
 
@@ -17,11 +14,6 @@ namespace longshore::trainer {
 // the run stand as what they came to.
 Manifest describe_run(const Config& config, models::Dtype dtype, std::vector<std::string> data,
                       std::string frozen_weights);
-
-// A hash of all frozen weights where adapters alone train: a checkpoint of these goes with that
-// model only. "" otherwise, since the checkpoint has all weights. Every process takes part.
-std::string frozen_weights_hash(const offload::ParameterLayout& layout,
-                                const offload::Arguments& arguments, World& world);
 
 // The config with the length of the checkpoint's learning rate schedule where it gives none, so
 // that more steps may be asked for.

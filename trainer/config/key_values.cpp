@@ -19,7 +19,6 @@ namespace {
 namespace fs = std::filesystem;
 using Items = std::vector<std::string>;
 
-constexpr size_t kMaxItems = 100;
 constexpr size_t kMaxItemBytes = 256;
 
 template <class... Cases>
@@ -108,7 +107,7 @@ bool accepts(const ListKey& key, const Items& items) {
            (key.choices.empty() || std::ranges::find(key.choices, item) != key.choices.end());
   };
   bool is_set = key.choices.empty() || std::set(items.begin(), items.end()).size() == items.size();
-  return items.size() <= kMaxItems && std::ranges::all_of(items, accepts_item) && is_set;
+  return items.size() <= key.most && std::ranges::all_of(items, accepts_item) && is_set;
 }
 
 bool accepts(const LabelKey& key, const Items& actions) {
@@ -150,6 +149,8 @@ std::string expected_value(const NumberKey& key) {
   if (std::isinf(key.high))
     return key.low_end == End::included ? "a number of at least " + low : "a number above " + low;
   std::string high = number_text(key.high);
+  if (key.low_end == End::excluded && key.high_end == End::included)
+    return "a number above " + low + " and at most " + high;
   std::string range =
       "a number from " + low + " to " + (key.high_end == End::excluded ? "below " : "") + high;
   return key.also ? range + ", or " + number_text(*key.also) : range;
@@ -166,7 +167,7 @@ std::string expected_value(const ListKey& key) {
   if (!key.choices.empty())
     return text + key.items + " out of " + join(key.choices) + ", each once" +
            (key.all.empty() ? "" : ", or " + key.all);
-  return text + "at most " + std::to_string(kMaxItems) + " " + key.items + ", each of at most " +
+  return text + "at most " + std::to_string(key.most) + " " + key.items + ", each of at most " +
          std::to_string(kMaxItemBytes) + " bytes";
 }
 

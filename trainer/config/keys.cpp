@@ -36,6 +36,9 @@ NumberKey memory(std::optional<double> Config::*member) {
 }
 NumberKey below_one(double Config::*member) { return {member, 0, End::included, 1, End::excluded}; }
 
+constexpr size_t kMaxTrainedTokens = 100'000;  // what is added to a vocabulary, or a part of one
+constexpr double kMaxLoraPlusRatio = 1e6;      // LoRA+ has 2 to 16; infinite rates train nothing
+
 // "none", then the names of the templates.
 const std::vector<std::string>& chat_template_names() {
   static const std::vector<std::string> names = [] {
@@ -251,7 +254,7 @@ std::vector<Key> make_config_keys() {
            &Config::modules_to_save, "modules", {models::kEmbeddingModule, models::kHeadModule}},
        "train beside the adapters, all of them, and are saved with those"},
       {"trainable_token_indices", training,
-       ListKey{&Config::trainable_token_indices, "tokens' numbers", {}},
+       ListKey{&Config::trainable_token_indices, "tokens' numbers", {}, "", kMaxTrainedTokens},
        "tokens whose rows of the embedding train beside the adapters, and are saved with those"},
       {"rank_pattern", training, ListKey{&Config::rank_pattern, "MODULE:RANK", {}},
        "ranks of modules whose full name, or its end after a dot, is what the regular expression "
@@ -263,7 +266,8 @@ std::vector<Key> make_config_keys() {
        "and train, of the embedding also beside adapters"},
       {"lora_dropout", training, below_one(&Config::lora_dropout),
        "probability with which numbers that an adapter reads drop out in training"},
-      {"loraplus_lr_ratio", training, above(0, &Config::loraplus_lr_ratio),
+      {"loraplus_lr_ratio", training,
+       NumberKey{&Config::loraplus_lr_ratio, 0, End::excluded, kMaxLoraPlusRatio},
        "learning rate of adapters' B, as a multiple of A's (LoRA+)"},
       {"lora_per_expert", training, FlagKey{&Config::lora_per_expert},
        "each expert's gate, up and down has an adapter by itself, saved as servers read them; "

@@ -18,6 +18,8 @@ namespace longshore::trainer {
 inline constexpr int64_t kMaxBatch = 1 << 16;  // of rows in a micro-batch, micro-batches in a step
 inline constexpr int64_t kMaxSteps = 1'000'000'000;
 
+inline constexpr size_t kMaxItems = 100;  // of most lists
+
 // The part of the config that a key belongs to. A file of configs/models may set only the keys of
 // `model`.
 enum class Section {
@@ -113,6 +115,7 @@ struct ListKey {
   std::string items;                 // what the items are: "regular expressions"
   std::vector<std::string> choices;  // the valid items, each at most once; empty: any text
   std::string all;                   // a word in place of choices; empty: there is none
+  size_t most = kMaxItems;           // of items that are any text
 };
 
 // Files, each optionally followed by a colon and its weight. A YAML list, or on one line files

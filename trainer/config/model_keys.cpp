@@ -5,6 +5,7 @@
 #include <limits>
 #include <optional>
 #include <system_error>
+#include <unordered_set>
 
 #include "base/error.h"
 #include "base/integer.h"
@@ -67,13 +68,14 @@ std::vector<std::string> lora_targets(const Config& config) {
 
 std::vector<int64_t> trained_tokens(const Config& config) {
   std::vector<int64_t> tokens;
+  std::unordered_set<int64_t> seen;
   for (const std::string& text : config.trainable_token_indices) {
     const std::optional<int64_t> token = integer<int64_t>(text);
     if (!token || *token < 0 || *token >= config.model.vocabulary)
       throw ConfigError(location(config, "trainable_token_indices") + ": found " + excerpt(text) +
                         ", expected numbers of tokens from 0 to below " +
                         described(config, "vocab_size"));
-    if (std::ranges::find(tokens, *token) != tokens.end())
+    if (!seen.insert(*token).second)
       throw ConfigError(location(config, "trainable_token_indices") + ": found " + excerpt(text) +
                         " twice, expected each token once");
     tokens.push_back(*token);
@@ -87,13 +89,15 @@ std::vector<int64_t> trained_tokens(const Config& config) {
 }
 
 std::vector<std::pair<std::string, int64_t>> rank_pattern(const Config& config) {
-  return module_values<int64_t>(config, "rank_pattern", config.rank_pattern, 1, models::kMaxLoraRank,
+  return module_values<int64_t>(config, "rank_pattern", config.rank_pattern, 1,
+                                models::kMaxLoraRank,
                                 "integers from 1 to " + std::to_string(models::kMaxLoraRank));
 }
 
 std::vector<std::pair<std::string, double>> alpha_pattern(const Config& config) {
   return module_values<double>(config, "alpha_pattern", config.alpha_pattern,
-                               std::numeric_limits<float>::min(), std::numeric_limits<float>::max(), "numbers above 0");
+                               std::numeric_limits<float>::min(), std::numeric_limits<float>::max(),
+                               "numbers above 0");
 }
 
 models::LoraConfig lora_config(const Config& config) {

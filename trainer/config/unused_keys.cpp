@@ -124,13 +124,12 @@ const std::vector<Switch>& switches() {
   return list;
 }
 
-}  // namespace
-
-std::vector<std::string> unused_keys(const Config& config) {
+template <class IsCounted>
+std::vector<std::string> unused_keys_where(const Config& config, IsCounted is_counted) {
   const Config defaults;
   std::vector<std::string> lines;
   for (const Switch& one : switches()) {
-    if (!one.is_off(config)) continue;
+    if (!is_counted(one.key) || !one.is_off(config)) continue;
     for (const std::string& name : one.of) {
       const Key& key = *find_key(name);
       const std::string value = value_text(key, config);
@@ -140,6 +139,19 @@ std::vector<std::string> unused_keys(const Config& config) {
     }
   }
   return lines;
+}
+
+}  // namespace
+
+std::vector<std::string> unused_keys(const Config& config) {
+  return unused_keys_where(config, [](const std::string&) { return true; });
+}
+
+std::vector<std::string> unused_keys_of(const Config& config,
+                                        const std::vector<std::string>& switches) {
+  return unused_keys_where(config, [&](const std::string& key) {
+    return std::ranges::find(switches, key) != switches.end();
+  });
 }
 
 std::vector<std::string> unused_keys(const Config& config,

@@ -14,6 +14,10 @@ namespace longshore::trainer {
 // "configs/x.yml:14 lora_alpha: 32 has no effect with lora_rank = 0 (command line)".
 std::vector<std::string> unused_keys(const Config& config);
 
+// The same of what these keys turn off alone.
+std::vector<std::string> unused_keys_of(const Config& config,
+                                        const std::vector<std::string>& switches);
+
 // The same for a config that is used with several remat policies: the keys that have no effect with
 // the policy that uses the most of them.
 std::vector<std::string> unused_keys(const Config& config,

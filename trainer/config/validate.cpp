@@ -31,6 +31,15 @@ namespace {
                     excerpt(value_text(*find_key(key), config)) + ", expected " + expectation);
 }
 
+// For a key that goes by figures of a profile: "memory is".
+void require_profile(const Config& config, const std::string& figures, const std::string& key) {
+  if (!config.hardware.empty()) return;
+  refuse(config, "hardware",
+         "a profile, whose " + figures + " what " + described(config, key) +
+             " goes by: hardware=NAME names one, and for plan --hardware NAME (plan --measure "
+             "makes that of this machine)");
+}
+
 // Whether the model uses the key. Toys have no heads and no vocabulary.
 bool is_read(const Key& key, const Config& config) {
   static const std::set<std::string> kOfToyA{"model_type", "base_emb_dim",
@@ -294,10 +303,8 @@ void check_offload(const Config& config) {
   if (config.parameter_layers_on_device > config.model.layers)
     refuse(config, "parameter_layers_on_device",
            "at most " + described(config, "base_num_decoder_layers") + ", or auto");
-  if (!config.parameter_layers_on_device && config.hardware.empty())
-    refuse(config, "hardware",
-           "a profile, whose memory is what " + described(config, "parameter_layers_on_device") +
-               " goes by (plan --measure makes that of this machine)");
+  if (!config.parameter_layers_on_device && config.parameter_memory_host_offload)
+    require_profile(config, "memory is", "parameter_layers_on_device");
   if (config.optimizer_compute == OptimizerCompute::host && !config.optimizer_memory_host_offload) {
     refuse(config, "optimizer_compute",
            "device, or host with optimizer_memory_host_offload: true: the host updates what it "
@@ -464,13 +471,20 @@ void validate_remat(const Config& config) {
     if (is_auto && actions.size() > 1)
       refuse(config, label, "one action, which stays, with " + described(config, "remat_policy"));
   }
-  if (is_auto && config.hardware.empty())
-    refuse(config, "hardware",
-           "a profile, whose times are what " + described(config, "remat_policy") +
-               " goes by (plan --measure makes that of this machine)");
+  if (is_auto) require_profile(config, "times are", "remat_policy");
   if (config.auto_micro_batch && !is_auto)
     refuse(config, "auto_micro_batch",
            "false, or remat_policy: auto, not " + described(config, "remat_policy"));
+}
+
+void require_layers_on_device(const Config& config, const std::filesystem::path& model,
+                              int64_t layers) {
+  constexpr const char* kKey = "parameter_layers_on_device";
+  if (!config.parameter_layers_on_device)
+    refuse(config, kKey, "a number: auto goes by a profile, which is for train and plan");
+  if (config.parameter_layers_on_device > layers)
+    refuse(config, kKey,
+           "at most " + std::to_string(layers) + ", the layers of " + path_text(model));
 }
 
 namespace {

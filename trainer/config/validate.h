@@ -1,6 +1,9 @@
 // validate() checks the values of a config, each by itself and all together.
 #pragma once
 
+#include <cstdint>
+#include <filesystem>
+
 #include "base/problem_list.h"
 #include "trainer/config/config.h"
 
@@ -20,5 +23,10 @@ void find_other_faults(const Config& config, ProblemList& problems);
 // keys and with auto_micro_batch, and everything else.
 void validate_remat(const Config& config);
 void validate_but_remat(const Config& config);
+
+// Of a program that takes a folder's model and no profile: throws a ConfigError where
+// parameter_layers_on_device is auto, or more than the model's layers.
+void require_layers_on_device(const Config& config, const std::filesystem::path& model,
+                              int64_t layers);
 
 }  // namespace longshore::trainer

@@ -159,7 +159,7 @@ void check_characters(std::string_view text, Origin origin) {
 
 void read_yaml(std::string_view text, const std::string& name, YAML::EventHandler& handler) {
   if (text.size() > kMaxConfigBytes) {
-    throw ConfigError(name + ": found more than 1 MiB, expected a config");
+    throw ConfigError(name + ": found more than 2 MiB, expected a config");
   }
   check_characters(text, [&](int line) { return origin_of(name, line); });
   try {

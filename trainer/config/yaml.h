@@ -29,7 +29,7 @@ struct Setting {
   std::string origin;  // "configs/x.yml:14" or "command line"
 };
 
-inline constexpr size_t kMaxConfigBytes = size_t{1} << 20;
+inline constexpr size_t kMaxConfigBytes = size_t{2} << 20;  // with a long list of tokens
 inline constexpr std::string_view kCommandLine = "command line";
 
 // `name` is the name of the file in origins and messages.

@@ -21,6 +21,7 @@
 #include "data/rows/token_file_check.h"
 #include "models/hf/config.h"
 #include "trainer/calibration/peak.h"
+#include "trainer/checkpoint/frozen_weights.h"
 #include "trainer/checkpoint/load_state.h"
 #include "trainer/checkpoint/same_run.h"
 #include "trainer/config/model_config.h"

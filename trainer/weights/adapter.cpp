@@ -19,6 +19,7 @@
 #include "trainer/config/run_files.h"
 #include "trainer/config/validate.h"
 #include "trainer/weights/adapter_format.h"
+#include "trainer/weights/added_tokens.h"
 #include "trainer/weights/hf_folder.h"
 #include "trainer/weights/read_floats.h"
 
@@ -55,6 +56,17 @@ fs::path tensor_file(const fs::path& folder) {
         kOlder + "\", weights_only=True, map_location=\"cpu\").items()}, \"" + kTensorFile +
         "\")' makes one of it");
   return folder / kTensorFile;
+}
+
+bool has_same_elements(std::vector<std::string> a, std::vector<std::string> b) {
+  std::ranges::sort(a);
+  std::ranges::sort(b);
+  return a == b;
+}
+
+// "3, 5", or "[]" of none.
+std::string listed(const std::vector<std::string>& list) {
+  return list.empty() ? "[]" : excerpt(join(list));
 }
 
 }  // namespace
@@ -139,29 +151,42 @@ Config with_adapter(Config config) {
                                       config.origins.at(key), there_text));
     }
   };
+  const bool has_patterns = !config.rank_pattern.empty() || !config.alpha_pattern.empty();
+  if (has_patterns) {
+    // Of what the adapter has where the keys say nothing.
+    if (!config.origins.contains("lora_rank")) config.lora_rank = adapter.rank;
+    if (!config.origins.contains("lora_alpha")) config.lora_alpha = adapter.alpha;
+    if (!config.origins.contains("lora_targets")) config.lora_targets = adapter.targets;
+    config = with_patterns(std::move(config));
+  }
   take("lora_rank", config.lora_rank, adapter.rank, std::to_string(config.lora_rank),
        std::to_string(adapter.rank));
   take("lora_alpha", config.lora_alpha, adapter.alpha, fmt::format("{}", config.lora_alpha),
        fmt::format("{}", adapter.alpha));
   config.lora_targets = ordered_targets(lora_targets(config));
   std::ranges::sort(config.modules_to_save);
-  take("lora_targets", config.lora_targets, adapter.targets, join(config.lora_targets),
-       join(adapter.targets));
+  take("lora_targets", config.lora_targets, adapter.targets, listed(config.lora_targets),
+       listed(adapter.targets));
   take("use_rslora", config.use_rslora, adapter.rank_stabilized,
        config.use_rslora ? "true" : "false", adapter.rank_stabilized ? "true" : "false");
   take("use_dora", config.use_dora, adapter.has_magnitudes, config.use_dora ? "true" : "false",
        adapter.has_magnitudes ? "true" : "false");
   take("modules_to_save", config.modules_to_save, adapter.saved_modules,
-       join(config.modules_to_save), join(adapter.saved_modules));
+       listed(config.modules_to_save), listed(adapter.saved_modules));
   std::vector<std::string> tokens;
   for (const int64_t token : adapter.trained_tokens) tokens.push_back(std::to_string(token));
+  // The order is that of the adapter's rows.
+  std::vector<std::string> tokens_here;
+  for (const int64_t token : trained_tokens(config)) tokens_here.push_back(std::to_string(token));
+  if (has_same_elements(tokens_here, tokens)) config.trainable_token_indices = tokens;
   take("trainable_token_indices", config.trainable_token_indices, tokens,
-       join(config.trainable_token_indices), join(tokens));
-  take("lora_dropout", config.lora_dropout, adapter.dropout, fmt::format("{}", config.lora_dropout),
-       fmt::format("{}", adapter.dropout));
+       listed(config.trainable_token_indices), listed(tokens));
+  // That belongs to training: an adapter may go on with another.
+  if (!config.origins.contains("lora_dropout"))
+    take("lora_dropout", config.lora_dropout, adapter.dropout, "", "");
   take("lora_per_expert", config.lora_per_expert, adapter.per_expert,
        config.lora_per_expert ? "true" : "false", adapter.per_expert ? "true" : "false");
-  const bool has_patterns = !config.rank_pattern.empty() || !config.alpha_pattern.empty();
+  std::ranges::move(tokens_numbered_otherwise(config, folder), std::back_inserter(differing));
   if (has_patterns && config.lora_modules != adapter.modules)
     differing.push_back(
         "rank_pattern, alpha_pattern: other ranks and alphas of modules in the adapter");

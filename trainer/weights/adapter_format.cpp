@@ -7,6 +7,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <unordered_set>
 
 #include "base/error.h"
 #include "base/printable.h"
@@ -23,7 +24,7 @@ using models::LoraConfig;
 using json = nlohmann::ordered_json;  // of patterns, the first that matches counts
 
 constexpr std::string_view kPrefix = "base_model.model.";
-constexpr size_t kMaxAdapterConfigBytes = size_t{1} << 20;
+constexpr size_t kMaxAdapterConfigBytes = size_t{4} << 20;  // modules and tokens are listed
 
 // --- adapter_config.json
 
@@ -80,6 +81,13 @@ std::string escaped(const std::string& name) {
   std::string text;
   for (const char c : name) text += c == '.' ? "\\." : std::string(1, c);
   return text;
+}
+
+// Whether peft finds the embedding by that name: the whole one, or its end after a dot.
+bool is_embedding(const std::string& name, const AdapterBase& base) {
+  return std::ranges::any_of(
+      peft_modules(std::string("model.") + models::kEmbeddingModule, base.reads_images()),
+      [&](const std::string& whole) { return whole == name || whole.ends_with("." + name); });
 }
 
 class ConfigReader {
@@ -166,17 +174,18 @@ class ConfigReader {
   void read_trained_tokens(const AdapterBase& base, LoraConfig& config) {
     const json& value = at("trainable_token_indices");
     if (is_off(value)) return;
-    const bool is_by_module = value.is_object() && value.size() == 1 &&
-                              value.items().begin().key() == models::kEmbeddingModule;
+    const bool is_by_module =
+        value.is_object() && value.size() == 1 && is_embedding(value.items().begin().key(), base);
     const json& list = is_by_module ? value.items().begin().value() : value;
-    const std::string expected_tokens =
-        "a list of numbers of tokens below " + std::to_string(base.vocabulary) + ", each once";
+    const std::string expected_tokens = "a list of numbers of tokens below " +
+                                        std::to_string(base.vocabulary) +
+                                        ", each once, by itself or as embed_tokens'";
+    std::unordered_set<int64_t> seen;
     if (!list.is_array()) return add_problem("trainable_token_indices", value, expected_tokens);
     for (const json& token : list) {
       const bool is_token = token.is_number_integer() && token >= 0 && token < base.vocabulary;
       const int64_t number = is_token ? token.get<int64_t>() : -1;
-      if (!is_token ||
-          std::ranges::find(config.trained_tokens, number) != config.trained_tokens.end())
+      if (!is_token || !seen.insert(number).second)
         return add_problem("trainable_token_indices", token, expected_tokens);
       config.trained_tokens.push_back(number);
     }
@@ -346,7 +355,7 @@ void write_modules(const LoraConfig& config, bool reads_images, json& object) {
 
 LoraConfig parse_adapter_config(std::string_view text, const AdapterBase& base) {
   if (text.size() > kMaxAdapterConfigBytes)
-    throw DataError(fmt::format("found {} bytes, expected at most 1 MiB", text.size()));
+    throw DataError(fmt::format("found {} bytes, expected at most 4 MiB", text.size()));
   const json object = models::parse_ordered_object(text);
   return ConfigReader(object).read(base);
 }

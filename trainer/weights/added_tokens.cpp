@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "base/printable.h"
 #include "data/tokenizers/tokenizer.h"
@@ -33,10 +34,9 @@ void require_new(const Config& config, const data::Tokenizer& tokenizer) {
   const data::Tokenizer there(folder);
   for (const std::string& token : config.add_tokens)
     if (there.id_of(token) && !tokenizer.id_of(token))
-      refuse(config,
-             "found " + in_quotes(token) + ", which the tokenizer of " + path_text(folder) +
-                 " has and that of tokenizer_path, " + path_text(tokenizer.path()) +
-                 ", has not; nearest: tokenizer_path=" + path_text(folder));
+      refuse(config, "found " + in_quotes(token) + ", which the tokenizer of " + path_text(folder) +
+                         " has and that of tokenizer_path, " + path_text(tokenizer.path()) +
+                         ", has not; nearest: tokenizer_path=" + path_text(folder));
 }
 
 }  // namespace
@@ -62,12 +62,27 @@ Config with_added_tokens(Config config) {
                                config.model.vocabulary, models::kMaxVocabulary));
   for (size_t i = 0; i < config.added_tokens.size(); ++i)
     if (config.added_tokens[i] >= config.model.vocabulary)
-      refuse(config, fmt::format("found {}, which is {} in the tokenizer, but vocab_size is {} ({}); "
-                                 "expected a tokenizer that lacks it, or one of a model with a row "
-                                 "for it",
-                                 in_quotes(config.add_tokens[i]), config.added_tokens[i],
-                                 config.model.vocabulary, origin(config, "vocab_size")));
+      refuse(config,
+             fmt::format("found {}, which is {} in the tokenizer, but vocab_size is {} ({}); "
+                         "expected a tokenizer that lacks it, or one of a model with a row "
+                         "for it",
+                         in_quotes(config.add_tokens[i]), config.added_tokens[i],
+                         config.model.vocabulary, origin(config, "vocab_size")));
   return config;
+}
+
+std::vector<std::string> tokens_numbered_otherwise(const Config& config, const fs::path& adapter) {
+  if (config.added_tokens.empty() || !data::tokenizer_file(adapter)) return {};
+  const data::Tokenizer there(adapter);
+  std::vector<std::string> differing;
+  for (size_t i = 0; i < config.added_tokens.size(); ++i) {
+    const std::optional<int32_t> id = there.id_of(config.add_tokens[i]);
+    if (id != config.added_tokens[i])
+      differing.push_back(fmt::format("add_tokens: {} is {}, {} in the adapter",
+                                      in_quotes(config.add_tokens[i]), config.added_tokens[i],
+                                      id ? std::to_string(*id) : "none"));
+  }
+  return differing;
 }
 
 }  // namespace longshore::trainer

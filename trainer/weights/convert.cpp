@@ -165,10 +165,12 @@ class Merge {
 
   // Of elements of the embedding from `first` on, those of tokens that have rows of their own.
   void put_token_rows(int64_t first, std::span<float> values) const {
+    if (tokens_.empty()) return;
+    const Parameter& rows = layout_.parameter(layout_.by_name.at(
+        models::trained_tokens_name(embedding_.substr(0, embedding_.rfind(".weight")))));
+    const int64_t width = rows.type.shape.back();
     for (size_t i = 0; i < tokens_.size(); ++i) {
-      const Parameter& rows = layout_.parameter(layout_.by_name.at(
-          models::trained_tokens_name(embedding_.substr(0, embedding_.rfind(".weight")))));
-      const int64_t width = rows.type.shape.back(), begin = tokens_[i] * width - first;
+      const int64_t begin = tokens_[i] * width - first;
       const auto [from, count] = offload::common({0, std::ssize(values)}, {begin, width});
       if (count > 0)
         adapter_.read(rows, static_cast<int64_t>(i) * width + from - begin,

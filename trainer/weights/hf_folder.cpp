@@ -79,6 +79,7 @@ void check_tensors(const fs::path& folder, const offload::ParameterLayout& layou
   }
   if (!problems.empty())
     throw DataError(path_text(folder) + ": is not this model's:\n  " + problems.text());
+  weights.require_finite_scales();
 }
 
 data::SafetensorsDtype file_dtype(models::Dtype dtype) {

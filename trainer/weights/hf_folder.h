@@ -22,8 +22,8 @@ std::vector<std::filesystem::path> model_files(const std::filesystem::path& fold
 
 // Throws a DataError that lists everything that keeps `weights`, found in `folder`, from being
 // those of `model`, whose layout `layout` is: tensors that are missing, not expected, of another
-// shape, or no floating-point numbers. A tied model's lm_head.weight may be there as a copy of the
-// embeddings; weights of adapters are not asked for.
+// shape, or no floating-point numbers; else for scales that are not finite. A tied model's
+// lm_head.weight may be there as a copy of the embeddings; weights of adapters are not asked for.
 void check_tensors(const std::filesystem::path& folder, const offload::ParameterLayout& layout,
                    const StoredWeights& weights, const models::DecoderConfig& model);
 

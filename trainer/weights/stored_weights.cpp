@@ -35,14 +35,15 @@ data::SafetensorsFolder opened(const std::filesystem::path& folder,
 
 StoredWeights::StoredWeights(const std::filesystem::path& folder,
                              const models::DecoderConfig& model, const AddedRows& added)
-    : plain_(opened(folder, model)),
+    : folder_(folder),
+      plain_(opened(folder, model)),
       dtype_(model.dtype == models::Dtype::bfloat16 ? data::SafetensorsDtype::bfloat16
                                                     : data::SafetensorsDtype::float32) {
   const std::string prefix = decoder_prefix(model), head = prefix + "lm_head.weight",
                     embeddings = prefix + "model.embed_tokens.weight";
   if (model.tied_embeddings && plain_.contains(head) && !plain_.contains(embeddings))
     plain_.rename(head, embeddings);
-  try {
+  named([&] {
     for (const std::string& name : plain_.names()) {
       auto find = [&](std::string_view other) {
         return plain_.contains(other) ? &plain_.at(other) : nullptr;
@@ -59,8 +60,15 @@ StoredWeights::StoredWeights(const std::filesystem::path& folder,
       for (const std::string& matrix :
            {embeddings, head, prefix + "model.embed_tokens_per_layer.weight"})
         add_rows(matrix, added);
+  });
+}
+
+template <class Look>
+void StoredWeights::named(Look look) const {
+  try {
+    look();
   } catch (const DataError& error) {
-    throw DataError(path_text(folder) + ": " + error.what());
+    throw DataError(path_text(folder_) + ": " + error.what());
   }
 }
 
@@ -122,10 +130,20 @@ models::Quantizations StoredWeights::quantizations() const {
 
 void StoredWeights::copy(std::string_view name, const Rows& rows, const WriteBytes& write) const {
   const Quantized& tensor = quantized_.find(name)->second;
-  if (const auto* mxfp4 = std::get_if<data::Mxfp4Tensor>(&tensor))
-    return mxfp4->copy({.matrix = rows.number, .first = rows.first_row, .step = rows.row_step},
-                       rows.matrix, write);
-  std::get<data::QuantizedTensor>(tensor).copy(rows.matrix, write);
+  named([&] {
+    if (const auto* mxfp4 = std::get_if<data::Mxfp4Tensor>(&tensor))
+      mxfp4->copy({.matrix = rows.number, .first = rows.first_row, .step = rows.row_step},
+                  rows.matrix, write);
+    else
+      std::get<data::QuantizedTensor>(tensor).copy(rows.matrix, write);
+  });
+}
+
+void StoredWeights::require_finite_scales() const {
+  named([&] {
+    for (const auto& [name, quantized] : quantized_)
+      std::visit([](const auto& tensor) { tensor.require_finite_scales(); }, quantized);
+  });
 }
 
 const data::SafetensorsTensor* StoredWeights::find_plain(std::string_view name) const {

@@ -46,14 +46,17 @@ class StoredWeights {
 
   // Whether the files have the same dtype and bytes for both.
   bool are_alike(std::string_view one, std::string_view other) const;
+  // Throws a DataError that names folder and tensor for a scale of any of those by which numbers
+  // are not finite.
+  void require_finite_scales() const;
 
   // As data::to_float32 does it.
   data::NonFinite read(std::string_view name, int64_t first, std::span<float> to,
                        int64_t step = 1) const;
 
   // Rows of such a tensor: codes and scales of a matrix that is stored as it is, as
-  // parts_of(matrix) places them. Throws a DataError that names the tensor for numbers that are not
-  // finite.
+  // parts_of(matrix) places them. Throws a DataError that names folder and tensor for numbers
+  // that are not finite.
   struct Rows {
     QuantizedMatrix matrix;
     int64_t number = 0;                   // of several matrices
@@ -70,7 +73,11 @@ class StoredWeights {
 
   void add_mxfp4(const std::string& blocks);
   void add_rows(const std::string& matrix, const AddedRows& added);
+  // Calls `look`, whose DataErrors get the folder's name.
+  template <class Look>
+  void named(Look look) const;
 
+  std::filesystem::path folder_;
   data::SafetensorsFolder plain_;
   data::SafetensorsDtype dtype_;  // of numbers of which the files say none
   std::map<std::string, Quantized, std::less<>> quantized_;

@@ -49,8 +49,16 @@ OpCase token_rows_case(int64_t b, int64_t t, int64_t c, int64_t vocabulary,
 
 std::vector<OpCase> small() { return {token_rows_case(2, 3, 4, 5, {0, 3})}; }
 
+// Not in their order, every second of them.
+std::vector<int64_t> many(int64_t count) {
+  std::vector<int64_t> ids;
+  for (int64_t i = 0; i < count; ++i) ids.push_back(2 * (i * 7 % count));
+  return ids;
+}
+
 std::vector<OpCase> large() {
   return {
+      token_rows_case(3, 200, 33, 401, many(200), 4),
       token_rows_case(3, 50, 33, 17, {2, 3, 16}),
       token_rows_case(1, 9, 320, 40, {39}),
       token_rows_case(3, 50, 33, 17, {16, 2, 3}, 2),

@@ -8,6 +8,7 @@
 #include "offload/backends/cpu_backend.h"
 #include "tests/message_of.h"
 #include "tests/trainer/distributed/store_worlds.h"
+#include "trainer/checkpoint/frozen_weights.h"
 #include "trainer/config/load_config.h"
 #include "trainer/distributed/connect.h"
 #include "trainer/weights/initialize.h"

@@ -200,12 +200,12 @@ TEST_F(ConfigTest, QuotedAndBlockScalarsKeepTheirText) {
 }
 
 TEST_F(ConfigTest, LargeAndHostileTextIsRefusedAtOnce) {
-  const size_t large = size_t{1} << 20;
+  const size_t large = kMaxConfigBytes;
   EXPECT_EQ(text_error("# " + std::string(large, 'x')),
-            "configs/test.yml: found more than 1 MiB, expected a config");
+            "configs/test.yml: found more than 2 MiB, expected a config");
   write_file(root / "configs/large.yml", kModelLines + "# " + std::string(10 * large, 'x'));
   EXPECT_EQ(message_of<ConfigError>([&] { load("large.yml"); }),
-            "configs/large.yml: found more than 1 MiB, expected a config");
+            "configs/large.yml: found more than 2 MiB, expected a config");
   for (const char* piece :
        {"[",   "{", "{a: ", "- ", "? ",    "a: ", "&a ", "!a ", "*a ",   "\"",    "'",
         "|\n", ">", "%",    ": ", "a:\n ", "\n",  " ",   "#",   "---\n", "...\n", "x"}) {
@@ -415,6 +415,33 @@ TEST_F(ConfigTest, ValuesOfOtherTrainersLeadToOurs) {
     EXPECT_THAT(error("", {"lora_rank=2", std::string("trainable_token_indices=") + tokens}),
                 HasSubstr("trainable_token_indices: found"))
         << tokens;
+  EXPECT_EQ(error("", {"loraplus_lr_ratio=1e300"}),
+            "command line loraplus_lr_ratio: found 1e300, expected a number above 0 and at most "
+            "1e+06");
+}
+
+// A list of them is a vocabulary's new part. Others are short.
+TEST_F(ConfigTest, ManyTokensMayTrain) {
+  auto tokens = [](int count) {
+    std::string list;
+    for (int i = 0; i < count; ++i) list += (i > 0 ? "," : "") + std::to_string(4'000'000 + i);
+    return list;
+  };
+  const std::vector<std::string> keys{"lora_rank=2", "vocab_size=4194304"};
+  auto with = [&](const std::string& setting) {
+    std::vector<std::string> all = keys;
+    all.push_back(setting);
+    return all;
+  };
+  const Config config = load_text(kModelLines, with("trainable_token_indices=" + tokens(100'000)));
+  EXPECT_EQ(lora_config(config).trained_tokens.size(), 100'000u);
+  const Config again = load_text(resolved_text(config));
+  EXPECT_EQ(again.trainable_token_indices, config.trainable_token_indices);
+  EXPECT_THAT(error("", with("trainable_token_indices=" + tokens(100'001))),
+              HasSubstr("expected a list, [a, b], of at most 100000 tokens' numbers, each of at "
+                        "most 256 bytes"));
+  EXPECT_THAT(error("", with("trainable_parameters_mask=" + tokens(101))),
+              HasSubstr("expected a list, [a, b], of at most 100 regular expressions"));
 }
 
 TEST_F(ConfigTest, NesterovsStepNeedsAMomentum) {
@@ -577,6 +604,13 @@ TEST_F(ConfigTest, ContradictionsNameBothKeysAndTheirOrigins) {
                        "mlp_only_layers=[99]"}),
             "command line mlp_only_layers: found [\"99\"], expected numbers of layers, 0 to 1");
   EXPECT_EQ(fault("", {"head_dim=15"}), "command line head_dim: found 15, expected an even number");
+  const std::string on_device = "parameter_layers_on_device: auto\n",
+                    on_host = "parameter_memory_host_offload: true\n";
+  EXPECT_EQ(fault(on_device + on_host),
+            "default hardware: found \"\", expected a profile, whose memory is what "
+            "parameter_layers_on_device = auto (configs/test.yml:12) goes by: hardware=NAME names "
+            "one, and for plan --hardware NAME (plan --measure makes that of this machine)");
+  EXPECT_NO_THROW(load_text(kModelLines + on_device));  // of no effect
   EXPECT_EQ(fault("rope_factor: 8\n"),
             "configs/test.yml:12 rope_factor: found 8, expected 1 with rope_type = default "
             "(default)");

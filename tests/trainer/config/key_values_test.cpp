@@ -150,7 +150,7 @@ TEST_F(KeyValuesTest, EveryKeyRefusesWhatItDoesNotExpect) {
         wrong.push_back(value);
       wrong.push_back("[\"nul \\0\"]");
       std::string many = "x";
-      for (int i = 0; i < 100; ++i) many += ",x";
+      for (size_t i = 0; i < (list ? list->most : kMaxItems); ++i) many += ",x";
       wrong.push_back(many);
     }
     if (list) {

@@ -14,12 +14,16 @@
 #include <string>
 
 #include "base/atomic_file.h"
+#include "base/error.h"
 #include "data/tokenizers/tokenizer.h"
 #include "models/hf/config.h"
+#include "tests/data/safetensors_samples.h"
 #include "tests/data/temporary_folder.h"
+#include "tests/message_of.h"
 #include "tests/trainer/golden.h"
 #include "tests/trainer/run_program.h"
 #include "trainer/checkpoint/checkpoint.h"
+#include "trainer/checkpoint/frozen_weights.h"
 #include "trainer/config/config.h"
 #include "trainer/config/hardware_file.h"
 #include "trainer/config/load_config.h"
@@ -356,6 +360,68 @@ TEST(TrainProgram, ABaseOfAdaptersStaysAsItsFolderHasIt) {
     EXPECT_EQ(data::read_file(stored / "merged/model.safetensors"),
               data::read_file(plain / "merged/model.safetensors"));
   }
+}
+
+// As matrices are stored, quantized here, and as they are.
+TEST(TrainProgram, WhatABaseHasBecomeSinceIsSeen) {
+  struct Case {
+    std::string golden, keys, tensor;
+  };
+  for (const auto& [golden, keys, tensor] :
+       {Case{"nf4_checkpoint", "dtype=float32", "model.norm.weight"},
+        Case{"gptoss_mxfp4_checkpoint", "dtype=float32",
+             "model.layers.1.mlp.experts.down_proj_blocks"},
+        Case{"llama2_mha_untied", "dtype=bfloat16 frozen_weight_dtype=nf4", "lm_head.weight"},
+        Case{"llama2_mha_untied", "dtype=bfloat16 lora_dropout=0.1 trainable_token_indices=[3,7]",
+             "model.layers.0.mlp.up_proj.weight"},
+        Case{"llama32_tied", "dtype=float32 use_dora=true", "model.embed_tokens.weight"}}) {
+    SCOPED_TRACE(golden + " " + keys);
+    TemporaryFolder folder;
+    const std::filesystem::path base = folder / "base", run = folder / "run";
+    std::filesystem::copy(golden_folder(golden), base);
+    const ProgramResult trained = run_train(
+        "--config quickstart.yml backend=cpu model_name= dataset_type=synthetic sample_tokens=0 "
+        "steps=1 max_target_length=16 per_device_batch_size=1 peak_tflops_per_device=1 lora_rank=2 "
+        "load_parameters_path=" +
+        base.string() + " base_output_directory=" + (folder / "").string() + " run_name=run " +
+        keys);
+    ASSERT_EQ(trained.exit_code, 0) << trained.output;
+    EXPECT_NO_THROW(require_base_unchanged(run));
+    const float other = 1;
+    for (const std::filesystem::directory_entry& file : std::filesystem::directory_iterator(base))
+      if (file.path().filename().string().starts_with("model") &&
+          file.path().extension() == ".safetensors")
+        data::change_tensor(file.path(), tensor, std::as_bytes(std::span(&other, 1)));
+    EXPECT_THAT(message_of<DataError>([&] { require_base_unchanged(run); }),
+                HasSubstr(base.string() + ": found other weights than those that the adapter of " +
+                          run.string() +
+                          " was trained beside, expected them as they were; "
+                          "nearest: put those back, or convert --from "));
+  }
+}
+
+TEST(TrainProgram, ScalesThatAreNotFiniteLeaveNoRun) {
+  TemporaryFolder folder;
+  std::filesystem::copy(golden_folder("gptoss_mxfp4_checkpoint"), folder / "model");
+  const std::string scales = "model.layers.0.mlp.experts.gate_up_proj_scales";
+  const std::byte nan{255};
+  data::change_tensor(folder / "model/model.safetensors", scales, std::span(&nan, 1));
+  const std::string said = (folder / "model").string() + ": tensor \"" + scales +
+                           "\": found a scale of 255, expected at most 252";
+  const ProgramResult trained = run_train(
+      "--config quickstart.yml backend=cpu model_name= dataset_type=synthetic sample_tokens=0 "
+      "lora_rank=2 load_parameters_path=" +
+      (folder / "model").string() + " base_output_directory=" + (folder / "runs").string());
+  EXPECT_EQ(trained.exit_code, 1);
+  EXPECT_EQ(count(trained.output, said), 1u) << trained.output;
+  EXPECT_FALSE(std::filesystem::exists(folder / "runs"));
+  EXPECT_THAT(message_of<DataError>([&] {
+                probe({.model = folder / "model",
+                       .inputs = folder / "model/golden.safetensors",
+                       .out = folder / "out"});
+              }),
+              HasSubstr(said));
+  EXPECT_FALSE(std::filesystem::exists(folder / "out"));
 }
 
 // Longer texts than those that the weights were made for: what turns otherwise is saved so.

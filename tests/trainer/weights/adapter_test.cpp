@@ -232,7 +232,8 @@ TEST(AdapterConfig, WhatWouldChangeResultsIsRefused) {
   EXPECT_EQ(with("peft_version", "0.1"), "");
   EXPECT_EQ(with("lora_dropout", 0.05), "");  // of training alone
   EXPECT_EQ(with("trainable_token_indices", {7, 3}), "");
-  EXPECT_EQ(with("trainable_token_indices", {{"embed_tokens", {7}}}), "");
+  for (const char* name : {"embed_tokens", "model.embed_tokens"})
+    EXPECT_EQ(with("trainable_token_indices", {{name, {7}}}), "");
   for (const auto& [key, value] : std::vector<std::pair<std::string, json>>{
            {"use_dora", "yes"},
            {"use_rslora", "yes"},
@@ -257,6 +258,9 @@ TEST(AdapterConfig, WhatWouldChangeResultsIsRefused) {
            {"trainable_token_indices", json::array({1, -2})},
            {"trainable_token_indices", json::array({7, 7})},
            {"trainable_token_indices", {{"lm_head", {7}}}},
+           {"trainable_token_indices", {{"tokens", {7}}}},
+           {"trainable_token_indices", {{"other.embed_tokens", {7}}}},
+           {"trainable_token_indices", {{"embed_tokens", {7}}, {"lm_head", {7}}}},
            {"fan_in_fan_out", true},
            {"init_lora_weights", "pissa"},
            {"init_lora_weights", "olora"},
@@ -432,9 +436,18 @@ TEST(AdapterConfig, WhatIsNoConfigIsRefused) {
   for (const std::string& text :
        {std::string(), std::string("[]"), std::string("{"), std::string(100000, '['),
         "{\"use_dora\":" + std::string(400000, '[') + std::string(400000, ']') + "}",
-        std::string((1 << 20) + 1, ' ') + "{}"})
+        std::string((4 << 20) + 1, ' ') + "{}"})
     EXPECT_NE(refusal([&] { parse_adapter_config(text, {.layers = 2}); }), "")
         << text.substr(0, 30);
+}
+
+// As many as a config may name.
+TEST(AdapterConfig, ManyTokensAreReadAsTheyAreWritten) {
+  LoraConfig config{.rank = 4, .alpha = 8, .targets = {"q_proj"}};
+  for (int64_t token = 0; token < 100'000; ++token)
+    config.trained_tokens.push_back(models::kMaxVocabulary - 1 - token);
+  const std::string text = write_adapter_config(config, models::kLlama, "");
+  EXPECT_EQ(parse_adapter_config(text, {.layers = 2}), config);
 }
 
 TEST(AdapterConfig, NumbersBeyondFloat64AreThoseOfJson) {
@@ -494,6 +507,29 @@ TEST(AdapterConfig, GivesWhatIsNotSetAndAgreesWithWhatIs) {
   EXPECT_EQ(going_on.lora_dropout, 0.05);
   EXPECT_TRUE(going_on.use_dora);
   EXPECT_EQ(going_on.modules_to_save, std::vector<std::string>{"embed_tokens"});  // the two are one
+  config.lora_dropout = 0.25;  // which belongs to the training, not to the adapter
+  config.origins["lora_dropout"] = "command line";
+  EXPECT_EQ(with_adapter(config).lora_dropout, 0.25);
+  config.modules_to_save = {};
+  config.origins["modules_to_save"] = "command line";
+  EXPECT_THAT(refusal([&] { with_adapter(config); }),
+              HasSubstr("modules_to_save: [] (command line), embed_tokens in the adapter"));
+
+  // Rows are in the order of the adapter's file.
+  other = json::parse(golden_config());
+  other["trainable_token_indices"] = {7, 3, 5};
+  folder.write("adapter_config.json", other.dump());
+  config.origins = {{"load_adapter_path", "command line"},
+                    {"trainable_token_indices", "command line"}};
+  config.trainable_token_indices = {"3", "5", "7"};
+  EXPECT_EQ(with_adapter(config).trainable_token_indices,
+            (std::vector<std::string>{"7", "3", "5"}));
+  config.trainable_token_indices = {"3", "5"};
+  EXPECT_THAT(refusal([&] { with_adapter(config); }),
+              HasSubstr("trainable_token_indices: 3, 5 (command line), 7, 3, 5 in the adapter"));
+  config.trainable_token_indices = {};
+  EXPECT_THAT(refusal([&] { with_adapter(config); }),
+              HasSubstr("trainable_token_indices: [] (command line), 7, 3, 5 in the adapter"));
 
   config.load_adapter_path = kGolden;
   EXPECT_THAT(refusal([&] { with_adapter(config); }), HasSubstr("adapter_config.json"));

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <cstring>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -17,6 +18,7 @@
 #include "data/safetensors/safetensors_writer.h"
 #include "models/hf/config.h"
 #include "offload/backends/cpu_backend.h"
+#include "tests/data/safetensors_samples.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
 #include "tests/trainer/golden.h"
@@ -233,6 +235,25 @@ TEST(Convert, RefusesWeightsThatAreNotTheModels) {
   ASSERT_EQ(mkfifo((folder / "config.json").c_str(), 0600), 0);
   EXPECT_THAT(refusal(folder), HasSubstr("config.json: expected a regular file"));
   EXPECT_THAT(refusal(temporary / "nothing"), HasSubstr("nothing/config.json"));
+}
+
+TEST(Convert, RefusesScalesThatAreNotFinite) {
+  const float huge = std::numeric_limits<float>::max();
+  const std::byte largest{255};  // NaN in MXFP4, else the code of 1
+  for (const auto& [golden, scales] :
+       {std::pair<std::string, std::string>{"nf4_checkpoint",
+                                            "model.layers.0.self_attn.q_proj.weight.absmax"},
+        {"gptoss_mxfp4_checkpoint", "model.layers.1.mlp.experts.down_proj_scales"}}) {
+    TemporaryFolder temporary;
+    const fs::path folder = source(temporary, golden), file = folder / "model.safetensors";
+    data::change_tensor(file, scales, std::span(&largest, 1));
+    if (golden == "nf4_checkpoint")
+      data::change_tensor(file, "model.layers.0.self_attn.q_proj.weight.nested_absmax",
+                          std::as_bytes(std::span(&huge, 1)));
+    EXPECT_THAT(message_of<DataError>([&] { convert({.from = folder, .to = temporary / "to"}); }),
+                HasSubstr(folder.string() + ": tensor \"" + scales + "\": found "));
+    EXPECT_FALSE(fs::exists(temporary / "to"));
+  }
 }
 
 // A missing file among those to copy is none; one that cannot be read is an error, and nothing is

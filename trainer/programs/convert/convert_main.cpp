@@ -8,6 +8,7 @@
 #include "base/print.h"
 #include "base/program.h"
 #include "trainer/checkpoint/checkpoint.h"
+#include "trainer/checkpoint/frozen_weights.h"
 #include "trainer/config/load_config.h"
 #include "trainer/weights/convert.h"
 
@@ -26,7 +27,8 @@ text model; with use_multimodal=true the whole.
       Also adds the adapter's product to the weights it is for, in float32, and rounds the sum to
       the dtype that is written.
   convert --run runs/NAME --to NEW_DIR
-      What a run has trained: its model/, or the weights that it began from, with its adapter/.
+      What a run has trained: its model/, or the weights that it began from, with its adapter/. The
+      weights have to be those that the adapter was trained beside.
 
 Exit codes: 0 done, 1 failed while running, 2 wrong usage.)";
 
@@ -71,7 +73,10 @@ int main(int argc, char** argv) {
     conversion.images = trainer::images(said);
     if (!dtype.empty()) conversion.dtype = dtypes.at(dtype);
     start_openmp_threads();
-    if (!conversion.run.empty()) trainer::verify_trained(conversion.run);
+    if (!conversion.run.empty()) {
+      trainer::verify_trained(conversion.run);
+      trainer::require_base_unchanged(conversion.run);
+    }
     print(stdout, trainer::convert(conversion) + "\n");
   });
 }

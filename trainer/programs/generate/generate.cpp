@@ -30,6 +30,8 @@
 #include "trainer/config/model_config.h"
 #include "trainer/config/row_images.h"
 #include "trainer/config/run_files.h"
+#include "trainer/config/unused_keys.h"
+#include "trainer/config/validate.h"
 #include "trainer/config/yaml.h"
 #include "trainer/decoding/continuation.h"
 #include "trainer/decoding/prompt.h"
@@ -268,6 +270,10 @@ void generate(const GenerateRequest& request) {
     model.max_position_embeddings = from.turned_as->max_position_embeddings;
   }
   model.dtype = compute_dtype(config, target);
+  require_layers_on_device(config, from.model, model.layers);
+  for (const std::string& line :
+       unused_keys_of(config, {"parameter_memory_host_offload", "frozen_weight_dtype"}))
+    print(stderr, "warning: " + line + "\n");
   const data::Tokenizer tokenizer(from.tokenizer, from.add_tokens);
   const std::optional<ImagePrompt> images = prompt_images(request, config, from, model);
   Prompt prompt = make_prompt(request.prompt, images, from, tokenizer, model);
@@ -294,7 +300,8 @@ void generate(const GenerateRequest& request) {
 }
 
 std::string generate_footer() {
-  return "Keys, with what is taken by default:\n" + config_help(Config{}, kKeys);
+  return "Keys, with what is taken by default; parameter_layers_on_device is a number here:\n" +
+         config_help(Config{}, kKeys);
 }
 
 }  // namespace longshore::trainer

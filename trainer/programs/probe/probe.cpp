@@ -298,6 +298,7 @@ void probe(const ProbeRequest& request) {
       read_folder_model(request.model, request.adapter, unknown_keys(config),
                         has_images(request.inputs) ? models::Images::read : models::Images::ignore);
   model.dtype = compute_dtype(config, target);
+  require_layers_on_device(config, request.model, model.layers);
   ProbeInputs inputs = read_probe_inputs(request.inputs, model);
   if (request.gradients && !inputs.has_labels)
     throw DataError(path_text(request.inputs) +
@@ -336,7 +337,7 @@ std::string probe_footer() {
       "with --adapter all but the adapter is frozen, and its gradients are grad_adapter.NAME, as\n"
       "its file has the names.\n"
       "\nKeys, with what a probe takes by default; remat and offload keys concern --gradients,\n"
-      "parameter_memory_host_offload both passes:\n";
+      "parameter_memory_host_offload both passes; parameter_layers_on_device is a number here:\n";
   return text + config_help(default_config(), overridable_keys()) + "\n" + policies_help();
 }
 

@@ -201,6 +201,24 @@ TEST(Generate, TheWeightsHomeChangesNothing) {
   EXPECT_EQ(text_of(offloaded), text_of(request()));
 }
 
+TEST(Generate, WarnsOfKeysWithoutEffect) {
+  GenerateRequest unread = request();
+  unread.overrides = {"parameter_layers_on_device=1", "frozen_weight_double_quantization=true"};
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(text_of(unread), text_of(request()));
+  EXPECT_THAT(
+      testing::internal::GetCapturedStderr(),
+      testing::AllOf(
+          HasSubstr("warning: command line parameter_layers_on_device: 1 has no effect with "
+                    "parameter_memory_host_offload = false (default)\n"),
+          HasSubstr("warning: command line frozen_weight_double_quantization: true has no effect "
+                    "with frozen_weight_dtype = auto (default)\n")));
+  unread.overrides = {"parameter_layers_on_device=1", "parameter_memory_host_offload=true"};
+  testing::internal::CaptureStderr();
+  text_of(unread);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), Not(HasSubstr("no effect")));
+}
+
 // More than one run's tokens, with a rest.
 TEST(Generate, TakesLongPrompts) {
   GenerateRequest longer = request();
@@ -393,6 +411,12 @@ TEST(Generate, RefusesWhatIsNotThere) {
   bad = request();
   bad.overrides = {"dtpe=float32"};
   expect(bad, "nearest: dtype");
+  bad.overrides = {"parameter_layers_on_device=3"};
+  expect(bad,
+         "command line parameter_layers_on_device: found 3, expected at most 2, the layers of " +
+             (folder() / "model").string());
+  bad.overrides = {"parameter_layers_on_device=auto"};
+  expect(bad, "parameter_layers_on_device: found auto, expected a number: auto goes by a profile");
   bad.overrides = {"steps=3"};
   expect(bad, "of no use here");
 }

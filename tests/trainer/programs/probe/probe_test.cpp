@@ -290,6 +290,13 @@ TEST(Probe, BadCallsWriteNothing) {
       {key("dtype=float16"), 2, {"dtype: found float16", "bfloat16"}},
       {key("context=device"), 2, {"context", "remat_policy"}},
       {key("offload_layers=3"), 2, {"offload_layers: found 3", "the layers of decoder"}},
+      {key("parameter_layers_on_device=3"),
+       2,
+       {"command line parameter_layers_on_device: found 3, expected at most 2, the layers of "}},
+      {key("parameter_layers_on_device=auto"),
+       2,
+       {"command line parameter_layers_on_device: found auto, expected a number: auto goes by a "
+        "profile, which is for train and plan"}},
       {unread("remat_policy=full"), 2, {"command line remat_policy: found a probe without"}},
       {unread("offload_layers=1"), 2, {"command line offload_layers: found a probe without"}},
       {unread("gradient_memory_host_offload=true"), 2, {"without --gradients"}},
