@@ -39,7 +39,8 @@ LONGSHORE_INLINE float scale_of(const QuantizedMatrix& m, const QuantizedView& v
   if (m.format == QuantizedFormat::mxfp4)
     return e8m0_to_float(static_cast<const uint8_t*>(view.scales)[block]);
   if (!m.has_nested_scales) return static_cast<const float*>(view.scales)[block];
-  const int64_t blocks_before = m.first() / m.block % kNestedBlock;
+  const int64_t blocks_before =
+      (m.first() >> std::countr_zero(static_cast<uint64_t>(m.block))) & (kNestedBlock - 1);
   // Through float64, in which products are exact, so that nothing fuses it with the sum.
   const double scaled =
       static_cast<double>(view.nested_codes[static_cast<const uint8_t*>(view.scales)[block]]) *
@@ -53,38 +54,53 @@ struct ScaledRun {
   int64_t block;  // the scale's, counted from the matrix's first
 };
 
-// The one that begins with number `first`, as far as `end`.
-LONGSHORE_INLINE ScaledRun scaled_run(const QuantizedMatrix& m, int64_t first, int64_t end) {
-  auto until = [&](int64_t last, int64_t block) {
-    return ScaledRun{first, last < end ? last : end, block};
-  };
+struct MatrixPlace {
+  int64_t row, column;
+};
+
+// From number `first`, which lies there, to the end of its block of the row or to `end`.
+LONGSHORE_INLINE ScaledRun run_in_row(const QuantizedMatrix& m, int64_t first, int64_t end,
+                                      MatrixPlace place, int64_t block, int64_t row_of_scales) {
+  const int64_t number = place.column / block, next = (number + 1) * block;
+  const int64_t last = first - place.column + (next < m.columns ? next : m.columns);
+  return {first, last < end ? last : end, row_of_scales * ceil_div(m.columns, block) + number};
+}
+
+// The one that begins with number `first`, as far as `end`. `place()` says where that number lies,
+// in formats whose blocks are of rows.
+template <class Place>
+LONGSHORE_INLINE ScaledRun scaled_run(const QuantizedMatrix& m, int64_t first, int64_t end,
+                                      Place place) {
   switch (m.format) {
     case QuantizedFormat::nf4:
     case QuantizedFormat::fp4: {
       const int shift = std::countr_zero(static_cast<uint64_t>(m.block));
       const int64_t before = m.first() & (m.block - 1), block = (before + first) >> shift;
-      return until(((block + 1) << shift) - before, block);
+      const int64_t last = ((block + 1) << shift) - before;
+      return {first, last < end ? last : end, block};
     }
     case QuantizedFormat::mxfp4: {
-      const int64_t row = first / m.columns, in_row = first % m.columns / kMxfp4Block;
-      const int64_t last = (in_row + 1) * kMxfp4Block;
-      return until(row * m.columns + (last < m.columns ? last : m.columns),
-                   row * ceil_div(m.columns, kMxfp4Block) + in_row);
+      const MatrixPlace at = place();
+      return run_in_row(m, first, end, at, kMxfp4Block, at.row);
     }
     case QuantizedFormat::int8: {
-      const int64_t row = first / m.columns;
-      return until((row + 1) * m.columns, row);
+      const MatrixPlace at = place();
+      return run_in_row(m, first, end, at, m.columns, at.row);
     }
     case QuantizedFormat::fp8: {
-      const int64_t row = first / m.columns, in_row = first % m.columns / kFp8Block;
-      const int64_t last = (in_row + 1) * kFp8Block;
-      return until(
-          row * m.columns + (last < m.columns ? last : m.columns),
-          (m.first_row % kFp8Block + row) / kFp8Block * ceil_div(m.columns, kFp8Block) + in_row);
+      const MatrixPlace at = place();
+      return run_in_row(m, first, end, at, kFp8Block,
+                        (m.first_row % kFp8Block + at.row) / kFp8Block);
     }
     default:
-      return until(end, 0);
+      return {first, end, 0};
   }
+}
+
+LONGSHORE_INLINE ScaledRun scaled_run(const QuantizedMatrix& m, int64_t first, int64_t end) {
+  return scaled_run(m, first, end, [&] {
+    return MatrixPlace{first / m.columns, first % m.columns};
+  });
 }
 
 LONGSHORE_INLINE float rounded(float value, RoundedTo to) {
@@ -94,7 +110,7 @@ LONGSHORE_INLINE float rounded(float value, RoundedTo to) {
 
 // The code of 4 bits of number i of the matrix.
 LONGSHORE_INLINE unsigned code4(const QuantizedMatrix& m, const uint8_t* codes, int64_t i) {
-  const int64_t at = m.first() % 2 + i;
+  const int64_t at = (m.first() & 1) + i;
   const bool is_upper = (at % 2 == 0) == (m.format != QuantizedFormat::mxfp4);
   return is_upper ? codes[at / 2] >> 4 : codes[at / 2] & 15u;
 }

@@ -7,6 +7,7 @@
 namespace longshore::models {
 
 void run_dequantize_cpu(const KernelCall& call);
+void run_dequantize_transposed_cpu(const DequantizeArguments& a);
 
 // Numbers [first, end) of a matrix in rows, to `to` on, by one thread.
 void dequantize_numbers(const DequantizeArguments& a, const QuantizedView& view, int64_t first,

@@ -64,6 +64,7 @@ std::vector<OpCase> large() {
   add(of_each_format(131, 9, 7));
   add(of_each_format(48, 352, 1, 3));
   add(of_each_format(65, 50, 0, 2, true));
+  add(of_each_format(70, 150, 3, 2, true));  // with whole tiles
   return cases;
 }
 
