@@ -51,9 +51,9 @@ std::optional<size_t> find_value(std::string_view json, std::string_view quoted_
 std::string with_added_tokens(std::string_view json, std::span<const NamedToken> tokens) {
   std::string added;
   for (const auto& [token, id] : tokens) {
-    const nlohmann::ordered_json object{{"id", id},         {"content", token},    {"single_word", false},
-                                        {"lstrip", false},  {"rstrip", false},
-                                        {"normalized", false}, {"special", false}};
+    const nlohmann::ordered_json object{
+        {"id", id},        {"content", token},    {"single_word", false}, {"lstrip", false},
+        {"rstrip", false}, {"normalized", false}, {"special", false}};
     added += (added.empty() ? "" : ",\n    ") + object.dump();
   }
   std::string text(json);

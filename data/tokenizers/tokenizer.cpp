@@ -136,7 +136,8 @@ void Tokenizer::add(std::span<const std::string> tokens, std::string& bytes) {
   for (const std::string& token : tokens) {
     if (token.empty() || valid_utf8_prefix(token) != token.size())
       throw DataError("found " + in_quotes(token) + " among the tokens to add, expected UTF-8");
-    if (model_->is_added(token) || std::ranges::find(added, token, &NamedToken::first) != added.end())
+    if (model_->is_added(token) ||
+        std::ranges::find(added, token, &NamedToken::first) != added.end())
       continue;
     const std::optional<int32_t> piece = id_of(token);
     added.emplace_back(token, piece ? *piece : next++);

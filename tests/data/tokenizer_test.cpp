@@ -352,14 +352,15 @@ TEST(Tokenizer, TokensCanBeAddedToATokenizerJson) {
   for (const char* name : kJson) {
     SCOPED_TRACE(name);
     const Tokenizer plain(kGoldens / name);
-    const std::string there = plain.spelling(plain.vocab_size() - 1);
+    const auto file = nlohmann::json::parse(std::ifstream(kGoldens / name / "tokenizer.json"));
+    const std::string there = file["added_tokens"][0]["content"];
     const std::vector<std::string> added{"<\"new\\>", there, "<n\u2192y>"};
     const Tokenizer tokenizer(kGoldens / name, added);
     const int32_t first = plain.vocab_size();
     EXPECT_EQ(tokenizer.vocab_size(), first + 2);
     EXPECT_EQ(tokenizer.ordinary_vocab_size(), first + 2);
     EXPECT_EQ(tokenizer.id_of(added[0]), first);
-    EXPECT_EQ(tokenizer.id_of(there), first - 1);
+    EXPECT_EQ(tokenizer.id_of(there), plain.id_of(there));
     EXPECT_EQ(tokenizer.id_of(added[2]), first + 1);
     EXPECT_EQ(tokenizer.eos_id(), plain.eos_id());
     EXPECT_NE(tokenizer.fingerprint(), plain.fingerprint());
@@ -374,13 +375,29 @@ TEST(Tokenizer, TokensCanBeAddedToATokenizerJson) {
     auto json = nlohmann::json::parse(tokenizer.extended_json());
     auto& list = json["added_tokens"];
     list.erase(list.end() - 2, list.end());
-    EXPECT_EQ(json, nlohmann::json::parse(std::ifstream(kGoldens / name / "tokenizer.json")));
+    EXPECT_EQ(json, file);
     const Tokenizer written(folder.write("tokenizer.json", tokenizer.extended_json()));
     EXPECT_EQ(written.encode(text), ids);
     EXPECT_EQ(written.fingerprint(), tokenizer.fingerprint());
     EXPECT_EQ(Tokenizer(kGoldens / name, std::vector{there}).extended_json(), "");
   }
+  // A piece of the vocabulary is found before others and keeps its id.
+  const std::vector<std::string> piece{Tokenizer(kGoldens / "bytelevel_bpe_llama3").spelling(300)};
+  const Tokenizer tokenizer(kGoldens / "bytelevel_bpe_llama3", piece);
+  EXPECT_EQ(tokenizer.vocab_size(), 709);
+  const int32_t q = tokenizer.id_of("Q").value();
+  EXPECT_EQ(tokenizer.encode("Q" + piece[0] + "Q"), (std::vector<int32_t>{q, 300, q}));
+
   const std::vector<std::string> added{"<new>"};
+  auto gap = nlohmann::json::parse(std::ifstream(kGoldens / "bytelevel_bpe_llama3/tokenizer.json"));
+  gap["added_tokens"].push_back({{"id", 720}, {"content", "<far>"}, {"special", true}});
+  folder.write("tokenizer.json", gap.dump());
+  EXPECT_THAT(message_of<DataError>([&] { Tokenizer(folder / "tokenizer.json", added); }),
+              HasSubstr("found numbers that are no token's"));
+  for (const std::string wrong : {"", "a\xff"})
+    EXPECT_THAT(message_of<DataError>(
+                    [&] { Tokenizer(kGoldens / "bytelevel_bpe_llama3", std::vector{wrong}); }),
+                HasSubstr("among the tokens to add, expected UTF-8"));
   for (const char* name : kSentencepiece)
     EXPECT_THAT(message_of<DataError>([&] { Tokenizer(kGoldens / name, added); }),
                 HasSubstr("is a sentencepiece model, expected a tokenizer.json"));

@@ -15,12 +15,11 @@
 #include "trainer/config/load_config.h"
 #include "trainer/config/model_config.h"
 #include "trainer/config/run_files.h"
-#include "trainer/weights/adapter.h"
+#include "trainer/weights/folders_read.h"
 #include "trainer/weights/hf_folder.h"
 #include "trainer/weights/initialize.h"
 #include "trainer/weights/saved_state.h"
 #include "trainer/weights/saved_tensors.h"
-#include "trainer/weights/stored_formats.h"
 #include "trainer/weights/stored_numbers.h"
 
 namespace longshore::trainer {
@@ -96,9 +95,10 @@ offload::ParameterLayout layout_of(const offload::Bucket& bucket) {
 }
 
 // As training gets them from there, on one device.
-Sums sums_of_folder(const fs::path& folder, const models::DecoderConfig& decoder,
+Sums sums_of_folder(const Config& config, const models::DecoderConfig& decoder,
                     const offload::ParameterLayout& layout) {
-  const StoredWeights weights(folder, decoder);
+  const fs::path& folder = config.load_parameters_path;
+  const StoredWeights weights(folder, decoder, config.added_rows);
   check_tensors(folder, layout, weights, decoder);
   const SavedTensors saved(layout, SavedIn::model);
   const std::unique_ptr<offload::Backend> backend = offload::make_cpu_backend();
@@ -131,7 +131,7 @@ Config config_of(const fs::path& run, const Manifest& manifest) {
   const auto dtype = manifest.config.find("dtype");
   if (dtype != manifest.config.end())
     config.dtype = dtype->second == "bfloat16" ? ComputeDtype::bfloat16 : ComputeDtype::float32;
-  return with_stored_formats(with_adapter(std::move(config)));
+  return with_folders_read(std::move(config));
 }
 
 }  // namespace
@@ -164,7 +164,7 @@ void require_base_unchanged(const fs::path& run) {
   const Config config = config_of(run, manifest);
   const fs::path& base = config.load_parameters_path;
   if (manifest.frozen_weights.empty() || base.empty()) return;
-  const Sums sums = sums_of_folder(base, decoder_config(config, models::Target::cpu),
+  const Sums sums = sums_of_folder(config, decoder_config(config, models::Target::cpu),
                                    offload::lay_out(make_model(config, models::Target::cpu)));
   if (hash_of(sums) == manifest.frozen_weights) return;
   throw DataError(path_text(base) + ": found other weights than those that the adapter of " +

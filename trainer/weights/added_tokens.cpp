@@ -45,9 +45,9 @@ Config with_added_tokens(Config config) {
   if (config.add_tokens.empty()) return config;
   try {
     const data::Tokenizer tokenizer(config.tokenizer_path);
+    const data::Tokenizer extended(config.tokenizer_path, config.add_tokens);
     require_tokenizer_of_model(config, tokenizer);
     require_new(config, tokenizer);
-    const data::Tokenizer extended(config.tokenizer_path, config.add_tokens);
     config.added_tokens.clear();
     for (const std::string& token : config.add_tokens)
       config.added_tokens.push_back(extended.id_of(token).value());

@@ -174,7 +174,11 @@ TEST_F(AddTokens, AreRefusedByName) {
   const fs::path model = base("base", kTokens);
   auto refusal = [&](const std::string& keys) {
     const ProgramResult result =
-        run_train("no", "lora_rank=2 load_parameters_path=" + model.string() + " " + keys);
+        run_train("no", (keys.find("lora_rank") == keys.npos ? "lora_rank=2 " : "") +
+                            (keys.find("load_parameters_path") == keys.npos
+                                 ? "load_parameters_path=" + model.string() + " "
+                                 : "") +
+                            keys);
     EXPECT_NE(result.exit_code, 0) << result.output;
     EXPECT_FALSE(fs::exists(folder_ / "no"));
     return result.output;
@@ -183,6 +187,21 @@ TEST_F(AddTokens, AreRefusedByName) {
               HasSubstr("add_tokens: found [\"a\", \"a\"], expected each"));
   EXPECT_THAT(refusal("'add_tokens=[<x>]' tokenizer_path=tests/goldens/tokenizers/sp_bpe"),
               HasSubstr("is a sentencepiece model, expected a tokenizer.json"));
+  EXPECT_THAT(refusal("'add_tokens=[<x>]' trainable_parameters_mask=layers lora_rank=0"),
+              HasSubstr("expected it with add_tokens"));
+  // A tokenizer of another model, and one that lacks what the model has learnt.
+  EXPECT_THAT(refusal("'add_tokens=[<x>]' tokenizer_path=" + kTokenizer +
+                      " load_parameters_path=" + golden_folder("llama2_mha_untied").string()),
+              HasSubstr("has token ids up to 708 before any are added, but vocab_size is "));
+  train("full", "steps=1 load_parameters_path=" + model.string() + kAdded);
+  EXPECT_THAT(refusal(kAdded + "load_parameters_path=" + (folder_ / "full/model").string() +
+                      " tokenizer_path=" + kTokenizer),
+              HasSubstr("nearest: tokenizer_path=" + (folder_ / "full/model").string()));
+  // An adapter's rows are of its tokens.
+  train("adapter", "steps=1 lora_rank=2 load_parameters_path=" + model.string() + kAdded);
+  EXPECT_THAT(refusal("'add_tokens=[<more>,<tool>,</tool>]' load_adapter_path=" +
+                      (folder_ / "adapter/adapter").string()),
+              HasSubstr("add_tokens: \"<more>\" is 709, 710 in the adapter"));
   EXPECT_THAT(refusal("'add_tokens=[<x>]' tokenizer_path="),
               HasSubstr("expected a path, to the tokenizer of add_tokens"));
 }

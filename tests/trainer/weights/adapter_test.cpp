@@ -567,6 +567,13 @@ TEST(AdapterConfig, PatternsOfKeysAreThoseOfFiles) {
   EXPECT_THAT(refusal([&] { with_adapter(config); }),
               HasSubstr("alpha_pattern: other ranks and alphas of modules in the adapter"));
 
+  // What keys do not say is the adapter's.
+  config.alpha_pattern = {"layers.(?:0|2).*v_proj:1.5"};
+  Config going_on = config;
+  going_on.lora_rank = 0;
+  going_on.lora_targets = {kAllLinear};
+  EXPECT_EQ(with_adapter(going_on).lora_modules, found.lora_modules);
+
   // All alike is a rank like any other.
   config.load_adapter_path = "";
   config.rank_pattern = {"_proj:8", ".*_proj:8"};
