@@ -109,7 +109,7 @@ const std::map<std::string, std::string>& keys_by_other_name() {
       {"stage", "dataset_type"},
       {"template", "chat_template"},
       {"tokens", "add_tokens"},
-      {"val_size", "eval_dataset_path"},
+      {"val_size", "eval_fraction"},
       {"warmup_iters", "warmup_steps_fraction"},
       // transformers' Trainer, peft and TRL
       {"activation_checkpointing", "remat_policy"},
@@ -195,7 +195,7 @@ const std::map<std::string, std::string>& keys_by_other_name() {
       {"test_datasets", "eval_dataset_path"},
       {"tokenizer_config", "tokenizer_path"},
       {"unfrozen_parameters", "trainable_parameters_mask"},
-      {"val_set_size", "eval_dataset_path"},
+      {"val_set_size", "eval_fraction"},
       // DeepSpeed
       {"offload_optimizer.device", "optimizer_memory_host_offload"},
       {"offload_param.device", "parameter_memory_host_offload"},
@@ -443,7 +443,7 @@ const std::map<std::string, std::string>& remarks_by_other_name() {
           "the schedule is a cosine, from the peak to this part of it: 0 ends at nothing, 1 "
           "is constant",
       kRemat = "true is full, false none",
-      kSplit = "a file of its own: no part of the data is split off",
+      kSplit = "a part of the documents, below 1; eval_dataset_path is a file of its own",
       kInSteps = "a number of steps", kSteps = "those steps, divided by all",
       kLora = "LoRA is a rank above 0", kAll = "true is all-linear",
       kMinimum = "the least rate, divided by learning_rate",
@@ -456,7 +456,7 @@ const std::map<std::string, std::string>& remarks_by_other_name() {
       {"betas", "the first, adam_b2 the second; of Lion lion_b1 and lion_b2"},
       {"bf16", "true is bfloat16, false float32"},
       {"decay_type", kSchedule},
-      {"do_eval", kSplit},
+      {"do_eval", "with it, or eval_fraction, there are evaluations"},
       {"epochs", kEpochs},
       {"eval_strategy", kInSteps},
       {"evals_per_epoch", kInSteps},

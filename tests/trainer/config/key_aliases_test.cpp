@@ -35,7 +35,8 @@ TEST_F(KeyAliasesTest, SayHowTheirValuesTranslate) {
   for (const auto& [name, hint] : std::map<std::string, std::string>{
            {"gradient_checkpointing", "remat_policy (true is full, false none)"},
            {"val_set_size",
-            "eval_dataset_path (a file of its own: no part of the data is split off)"},
+            "eval_fraction (a part of the documents, below 1; eval_dataset_path is a file of its "
+            "own)"},
            {"warmup_steps", "warmup_steps_fraction (those steps, divided by all)"},
            {"lr_scheduler.warmup_steps", "warmup_steps_fraction (those steps, divided by all)"},
            {"lora_target_linear", "lora_targets (true is all-linear)"},

@@ -4,10 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/error.h"
 #include "data/rows/token_file.h"
@@ -233,6 +235,64 @@ TEST_F(TrainingDataTest, MixesFilesOfAllKinds) {
     for (int row = 0; row < 4; ++row) from_file += rows["tokens"][row * 64] == 7;
     EXPECT_EQ(from_file, 1);
   }
+}
+
+// The texts of all rows of some batches, one document in a row.
+std::multiset<std::string> texts_of(const data::BatchSource& source, int64_t batches,
+                                    int64_t length) {
+  std::multiset<std::string> texts;
+  for (int64_t i = 0; i < batches; ++i) {
+    data::Batch batch = source(i);
+    const int64_t rows = std::ssize(batch["tokens"]) / length;
+    for (int64_t row = 0; row < rows; ++row) {
+      std::string text;
+      for (int64_t k = 0; k < length; ++k)
+        text += std::to_string(batch["tokens"][static_cast<size_t>(row * length + k)]) + " ";
+      texts.insert(text);
+    }
+  }
+  return texts;
+}
+
+// Each document is in one of the two, equal ones in the same, wherever they stand.
+TEST_F(TrainingDataTest, HoldsOutAPartByWhatDocumentsHold) {
+  auto lines = [](int first, int end) {
+    std::string text;
+    for (int i = first; i < end; ++i)
+      text += R"({"text": "the boats )" + std::to_string(i) + " wait\"}\n";
+    return text;
+  };
+  folder_.write("in_two.a.jsonl", lines(40, 90));
+  folder_.write("in_two.b.jsonl", lines(0, 40));
+  const std::string one = folder_.write("one.jsonl", lines(0, 90)).string(),
+                    two = (folder_ / "in_two.*.jsonl").string();
+  struct Parts {
+    std::multiset<std::string> trained, held_out;
+  };
+  auto parts = [&](const std::string& path, const char* fraction) {
+    const Config read = config({"dataset_path=" + path, "packing=false", "per_device_batch_size=1",
+                                std::string("eval_fraction=") + fraction});
+    const TrainingData data = open_silently(read);
+    const int64_t held = data.validation_batches;
+    return Parts{texts_of(data.training, 90 - held, 64), texts_of(data.validation, held, 64)};
+  };
+  const Parts of_one = parts(one, "0.2"), of_two = parts(two, "0.2");
+  EXPECT_EQ(of_one.trained, of_two.trained);
+  EXPECT_EQ(of_one.held_out, of_two.held_out);
+  EXPECT_GT(of_one.held_out.size(), 8u);
+  EXPECT_LT(of_one.held_out.size(), 30u);
+  std::multiset<std::string> all = of_one.trained;
+  all.insert(of_one.held_out.begin(), of_one.held_out.end());
+  EXPECT_EQ(all.size(), 90u);
+  EXPECT_EQ(std::set(all.begin(), all.end()).size(), 90u);
+  // More hold out more, and what was held out stays so.
+  const Parts of_more = parts(one, "0.5");
+  EXPECT_TRUE(std::ranges::includes(of_more.held_out, of_one.held_out));
+  EXPECT_GT(of_more.held_out.size(), of_one.held_out.size());
+  for (const char* wrong : {"1e-9", "0.9999"})
+    EXPECT_THAT(message_of<DataError>([&] { parts(one, wrong); }),
+                HasSubstr(std::string(wrong) == "1e-9" ? "holds out none of the documents"
+                                                       : "all its documents are held out"));
 }
 
 TEST_F(TrainingDataTest, PlainTextInWindowsIsAsBefore) {
