@@ -142,7 +142,7 @@ BatchSource synthetic_batches(BatchSchema schema, int32_t vocab_size, uint64_t s
 }
 
 BatchSource shuffled_batches(std::vector<WeightedRows> sources, BatchSchema schema, uint64_t seed,
-                             Rank rank) {
+                             Rank rank, std::optional<int64_t> end) {
   const BatchShape shape = schema.shape;
   check_shape(shape);
   check_rank(rank);
@@ -150,6 +150,7 @@ BatchSource shuffled_batches(std::vector<WeightedRows> sources, BatchSchema sche
   return [=](int64_t micro_batch) {
     return filled(
         schema, first_row(shape, rank, micro_batch), [&](int64_t number, const Row& into) {
+          if (end && number >= *end) return;
           const Mixture::Place place = mixture(number);
           const Rows& rows = *sources[place.source].rows;
           const Permutation order(uint64_t(rows.count()), seed, uint64_t(place.row / rows.count()));

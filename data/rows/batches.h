@@ -45,10 +45,11 @@ struct WeightedRows {
 };
 
 // Rows of one or several sources, as Mixture mixes them; each source visits its rows in epochs,
-// every row once in an order of its own. Endless. Rows are as long as the schema says. Weights are
-// above 0 and given for all sources or for none; they are kept to 32 bits.
+// every row once in an order of its own. Endless, or padding from row `end` on. Rows are as long as
+// the schema says. Weights are above 0 and given for all sources or for none; they are kept to 32
+// bits.
 BatchSource shuffled_batches(std::vector<WeightedRows> sources, BatchSchema schema, uint64_t seed,
-                             Rank rank = {});
+                             Rank rank = {}, std::optional<int64_t> end = std::nullopt);
 
 // All rows in order, for evaluation. What the last micro-batch has too much is padding, which may
 // be all that a rank has of it. Valid indices are those below sequential_batch_count, the same

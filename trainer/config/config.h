@@ -77,6 +77,7 @@ struct Config {
   std::filesystem::path load_full_state_path;
   bool fall_back_to_earlier_checkpoint = false;
   int64_t steps = 100;
+  double num_epoch = 0;
   int64_t seed = 0;
   BackendChoice backend = BackendChoice::automatic;
   bool deterministic = true;

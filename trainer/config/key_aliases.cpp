@@ -30,7 +30,6 @@ const std::map<std::string, std::string>& keys_by_other_name() {
       {"init_weights_seed", "seed"},
       {"learning_rate_final_fraction", "cosine_learning_rate_final_fraction"},
       {"mu_dtype", "moment_dtype"},
-      {"num_epoch", "steps"},
       {"optim", "opt_type"},
       {"optimizer", "opt_type"},
       {"optimizer.name", "opt_type"},
@@ -95,7 +94,7 @@ const std::map<std::string, std::string>& keys_by_other_name() {
       {"additional_target", "modules_to_save"},
       {"lora_target", "lora_targets"},
       {"lr_decay_iters", "learning_rate_schedule_steps"},
-      {"max_epochs", "steps"},
+      {"max_epochs", "num_epoch"},
       {"min_lr", "cosine_learning_rate_final_fraction"},
       {"n_embd", "base_emb_dim"},
       {"n_head", "base_num_query_heads"},
@@ -139,7 +138,7 @@ const std::map<std::string, std::string>& keys_by_other_name() {
       {"min_lr_ratio", "cosine_learning_rate_final_fraction"},
       {"model_name_or_path", "load_parameters_path"},
       {"no_cuda", "backend"},
-      {"num_train_epochs", "steps"},
+      {"num_train_epochs", "num_epoch"},
       {"num_training_steps", "steps"},
       {"num_warmup_steps", "warmup_steps_fraction"},
       {"output_dir", "base_output_directory"},
@@ -186,7 +185,7 @@ const std::map<std::string, std::string>& keys_by_other_name() {
       {"lora_target_modules", "lora_targets"},
       {"lr_scheduler", "cosine_learning_rate_final_fraction"},
       {"micro_batch_size", "per_device_batch_size"},
-      {"num_epochs", "steps"},
+      {"num_epochs", "num_epoch"},
       {"peft_use_dora", "use_dora"},
       {"peft_use_rslora", "use_rslora"},
       {"sample_packing", "packing"},
@@ -211,7 +210,7 @@ const std::map<std::string, std::string>& keys_by_other_name() {
       {"deepspeed", "ici_fsdp_parallelism"},
       {"device", "backend"},
       {"device_type", "backend"},
-      {"epochs", "steps"},
+      {"epochs", "num_epoch"},
       {"fsdp", "ici_fsdp_parallelism"},
       {"grad_accum", "gradient_accumulation_steps"},
       {"grad_clip", "gradient_clipping_threshold"},
@@ -436,9 +435,6 @@ const std::map<std::string, std::string>& reasons_by_other_name() {
 // How values translate, where they do not stay as they are.
 const std::map<std::string, std::string>& remarks_by_other_name() {
   static const std::string
-      kEpochs =
-          "of updates: an epoch has the file's rows divided by per_device_batch_size, devices and "
-          "gradient_accumulation_steps",
       kSchedule =
           "the schedule is a cosine, from the peak to this part of it: 0 ends at nothing, 1 "
           "is constant",
@@ -457,7 +453,6 @@ const std::map<std::string, std::string>& remarks_by_other_name() {
       {"bf16", "true is bfloat16, false float32"},
       {"decay_type", kSchedule},
       {"do_eval", "with it, or eval_fraction, there are evaluations"},
-      {"epochs", kEpochs},
       {"eval_strategy", kInSteps},
       {"evals_per_epoch", kInSteps},
       {"evaluation_strategy", kInSteps},
@@ -472,12 +467,8 @@ const std::map<std::string, std::string>& remarks_by_other_name() {
       {"lora_target_linear", kAll},
       {"lr_scheduler", kSchedule},
       {"lr_scheduler_type", kSchedule},
-      {"max_epochs", kEpochs},
       {"min_lr", kMinimum},
       {"no_cuda", kDevice},
-      {"num_epoch", kEpochs},
-      {"num_epochs", kEpochs},
-      {"num_train_epochs", kEpochs},
       {"num_warmup_steps", kSteps},
       {"offload_optimizer.device", kOffload},
       {"offload_param.device", kOffload},

@@ -222,6 +222,8 @@ std::vector<Key> make_config_keys() {
        "where the newest checkpoint is damaged, resumes from the newest that is whole; false: that "
        "is an error"},
       {"steps", run, IntegerKey{&Config::steps, 1, kMaxSteps}, "training steps"},
+      {"num_epoch", run, NumberKey{&Config::num_epoch, 0, End::included, 1e6},
+       "how often the run goes through its files, in the place of steps; 0: steps says"},
       {"seed", run, IntegerKey{&Config::seed, 0, std::numeric_limits<int64_t>::max()},
        "decides initial weights and the order of the data"},
       {"backend", run, choice<&Config::backend>({"auto", "cpu", "cuda", "cuda_composed"}),

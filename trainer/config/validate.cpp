@@ -402,7 +402,17 @@ void check_files(const Config& config) {
   }
 }
 
+void check_epochs(const Config& config) {
+  if (config.num_epoch == 0) return;
+  if (config.dataset_type == DatasetType::synthetic)
+    refuse(config, "num_epoch", "0 with " + described(config, "dataset_type"));
+  if (std::ranges::any_of(config.dataset_path,
+                          [](const DatasetFile& file) { return file.weight.has_value(); }))
+    refuse(config, "num_epoch", "0 with weights in dataset_path: files end at different times");
+}
+
 void check_data(const Config& config) {
+  check_epochs(config);
   if (config.dataset_type == DatasetType::synthetic) return;
   check_files(config);
   const bool is_known = !is_toy(config) && models::vision_family_of(*config.model.family);

@@ -100,9 +100,11 @@ std::vector<std::string> doubts_about_start(const Config& config, const Manifest
           "run_name begins with it"};
 }
 
-// A run that goes on keeps the schedule that it began with.
-RunSpec resumed(const RunSpec& spec, const OpenedRun& opened) {
-  return opened.start ? spec.with(with_schedule_of(*opened.start, spec.config())) : spec;
+// The steps are those of the data; a run that goes on keeps the schedule that it began with.
+RunSpec begun(const RunSpec& spec, const OpenedRun& opened) {
+  Config config = spec.config();
+  config.steps = opened.data.steps;
+  return spec.with(opened.start ? with_schedule_of(*opened.start, config) : config);
 }
 
 // Files that are no longer those that a checkpoint is of say so where they were changed, rather
@@ -147,7 +149,7 @@ void train(const Config& given) {
   const data::BatchSchema schema = batch_schema(
       plans.model, {with_choices.config().per_device_batch_size, config.max_target_length});
   const OpenedRun opened(with_choices.config(), schema, *world, console.log());
-  const RunSpec spec = resumed(with_choices, opened);
+  const RunSpec spec = begun(with_choices, opened);
   if (opened.start) {
     const Manifest here = describe_run(spec.config(), model.dtype, opened.data.identity,
                                        opened.start->manifest.frozen_weights);

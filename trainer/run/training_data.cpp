@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -231,11 +233,22 @@ void require_use_of_template(const Config& config) {
         ", expected none: no file has messages, and other text is trained on as it stands");
 }
 
+int64_t rows_per_step(const Config& config, int64_t world_size) {
+  return config.per_device_batch_size * config.gradient_accumulation_steps * world_size;
+}
+
+// Where the rows of all epochs end, if num_epoch says how many there are.
+std::optional<int64_t> end_of_epochs(const Config& config,
+                                     std::span<const data::WeightedRows> sources) {
+  if (config.num_epoch == 0) return std::nullopt;
+  int64_t rows = 0;
+  for (const data::WeightedRows& source : sources) rows += source.rows->count();
+  return std::max<int64_t>(1, std::llround(config.num_epoch * static_cast<double>(rows)));
+}
+
 // How often the run goes through its files: "600 steps of 8 rows are 0.51 epochs".
 std::string epochs_text(const Config& config, std::span<const data::WeightedRows> sources,
-                        int64_t world_size) {
-  const int64_t rows_per_step =
-      config.per_device_batch_size * config.gradient_accumulation_steps * world_size;
+                        int64_t steps, int64_t rows_of_step) {
   double weights = 0;
   auto weight = [](const data::WeightedRows& source) {
     return source.weight.value_or(static_cast<double>(source.rows->count()));
@@ -243,14 +256,17 @@ std::string epochs_text(const Config& config, std::span<const data::WeightedRows
   for (const data::WeightedRows& source : sources) weights += weight(source);
   std::vector<std::string> epochs;
   for (const data::WeightedRows& source : sources) {
-    const double rows = static_cast<double>(config.steps) * static_cast<double>(rows_per_step) *
-                        weight(source) / weights;
+    const double rows =
+        static_cast<double>(steps) * static_cast<double>(rows_of_step) * weight(source) / weights;
     epochs.push_back(fmt::format("{:.2f}", rows / static_cast<double>(source.rows->count())));
     if (!source.weight) break;  // without weights it is the same number for each
   }
-  return fmt::format("{} of {} {} {} epochs{}", plural(config.steps, "step"),
-                     plural(rows_per_step, "row"), config.steps == 1 ? "is" : "are", join(epochs),
-                     epochs.size() > 1 ? " of these files" : "");
+  std::string text = plural(steps, "step") + " of " + plural(rows_of_step, "row");
+  if (const std::optional<int64_t> end = end_of_epochs(config, sources))
+    return text + fmt::format(" {} {:g} epochs, {} in the last", steps == 1 ? "is" : "are",
+                              config.num_epoch, plural(*end - (steps - 1) * rows_of_step, "row"));
+  return text + fmt::format(" {} {} epochs{}", steps == 1 ? "is" : "are", join(epochs),
+                            epochs.size() > 1 ? " of these files" : "");
 }
 
 // What stands before the text of a document: bos, or the end of another document.
@@ -358,6 +374,7 @@ void open_validation(const Config& config, const data::BatchSchema& schema, cons
 TrainingData open_data(const Config& config, const data::BatchSchema& schema, const Log& log,
                        data::Rank rank) {
   TrainingData result;
+  result.steps = config.steps;
   uint64_t seed = static_cast<uint64_t>(config.seed);
   const bool is_synthetic = config.dataset_type == DatasetType::synthetic;
   if (!config.tokenizer_path.empty() && (!is_synthetic || !config.add_tokens.empty()))
@@ -374,8 +391,11 @@ TrainingData open_data(const Config& config, const data::BatchSchema& schema, co
   Parts held_out;
   for (const DatasetFile& entry : config.dataset_path)
     sources.push_back({open_entry(config, entry, opener, result, held_out), entry.weight});
-  log(epochs_text(config, sources, rank.world_size));
-  result.training = data::shuffled_batches(std::move(sources), schema, seed, rank);
+  const int64_t rows_of_step = rows_per_step(config, rank.world_size);
+  const std::optional<int64_t> end = end_of_epochs(config, sources);
+  if (end) result.steps = (*end - 1) / rows_of_step + 1;
+  log(epochs_text(config, sources, result.steps, rows_of_step));
+  result.training = data::shuffled_batches(std::move(sources), schema, seed, rank, end);
   if (evaluates(config)) open_validation(config, schema, rank, std::move(held_out), opener, result);
   require_use_of_template(config);
   if (samples(config))

@@ -17,6 +17,7 @@ namespace longshore::trainer {
 
 struct TrainingData {
   data::BatchSource training;
+  int64_t steps = 0;  // that a run on it takes: num_epoch's, or the config's
   std::vector<std::shared_ptr<const data::TokenFile>> files;  // of training, then of validation
   std::vector<std::string> identity;  // of each file to train on: its tokens and its weight
   data::BatchSource validation;       // where there is text held out

@@ -254,6 +254,37 @@ std::multiset<std::string> texts_of(const data::BatchSource& source, int64_t bat
   return texts;
 }
 
+// One epoch and a half of two files, whose last step has a row of five.
+TEST_F(TrainingDataTest, EpochsEndWithinAStep) {
+  auto lines = [](int first, int end) {
+    std::string text;
+    for (int i = first; i < end; ++i)
+      text += R"({"text": "the boats )" + std::to_string(i) + " wait\"}\n";
+    return text;
+  };
+  const std::string a = folder_.write("a.jsonl", lines(0, 9)).string(),
+                    b = folder_.write("b.jsonl", lines(9, 14)).string();
+  const Config read = config(
+      {"dataset_path=" + a + "," + b, "packing=false", "num_epoch=1.5", "per_device_batch_size=5"});
+  std::string said;
+  const TrainingData data = open_data(read, shape_of(read), [&](const std::string& line) {
+    if (line.find("epochs") != line.npos) said = line;
+  });
+  EXPECT_EQ(data.steps, 5);
+  EXPECT_EQ(said, "5 steps of 5 rows are 1.5 epochs, 1 row in the last");
+  std::multiset<std::string> texts = texts_of(data.training, 5, 64);
+  EXPECT_EQ(texts.size(), 25u);
+  std::erase_if(texts, [](const std::string& text) { return text.starts_with("0 0 0 "); });
+  EXPECT_EQ(texts.size(), 21u);
+  const std::set<std::string> all(texts.begin(), texts.end());
+  EXPECT_EQ(all.size(), 14u);
+  for (const std::string& text : all) EXPECT_LE(texts.count(text), 2u);
+  EXPECT_THAT(message_of<ConfigError>([&] {
+                open_silently(config({"dataset_path=" + a + ":1," + b + ":1", "num_epoch=1"}));
+              }),
+              HasSubstr("num_epoch: found 1, expected 0 with weights in dataset_path"));
+}
+
 // Each document is in one of the two, equal ones in the same, wherever they stand.
 TEST_F(TrainingDataTest, HoldsOutAPartByWhatDocumentsHold) {
   auto lines = [](int first, int end) {
