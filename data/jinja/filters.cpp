@@ -45,6 +45,10 @@ struct Call {
 
 using Filter = Value (*)(const Call&);
 
+void require_defined(const Value& value) {
+  if (auto* undefined = value.get<Undefined>()) throw DataError(*undefined->message);
+}
+
 // ---- Attributes by which elements are chosen, sorted or grouped
 
 // "a.b.0", or a number.
@@ -154,6 +158,9 @@ Value title(const Call& call) {
 }
 
 Value indent(const Call& call) {
+  require_defined(call.value);
+  if (!call.value.is<Text>())
+    throw DataError("indent: found " + type_name(call.value) + ", expected a str");
   const Bound bound = call.bound({"width", "first", "blank"});
   const bool indents_blank = bound.truth_or(2, false);
   const std::string* own = bound.get(0) ? as_text(bound[0]) : nullptr;
@@ -310,10 +317,6 @@ std::optional<double> real_of_text(std::string_view text, Budget& budget) {
   return error == std::errc() ? std::optional(value) : std::nullopt;
 }
 
-void require_defined(const Value& value) {
-  if (auto* undefined = value.get<Undefined>()) throw DataError(*undefined->message);
-}
-
 Value to_int(const Call& call) {
   const Bound bound = call.bound({"default", "base"});
   const Value other = bound.get(0) ? bound[0] : Value(int64_t{0});
@@ -391,6 +394,7 @@ Value default_value(const Call& call) {
 
 Value count(const Call& call) {
   call.bound({});
+  if (call.value.is<std::weak_ptr<Loop>>()) return attribute(call.value, "length", call.budget);
   const auto size = length(call.value, call.budget);
   if (!size) throw DataError("found " + type_name(call.value) + ", expected a value with a length");
   return static_cast<int64_t>(*size);
@@ -555,16 +559,15 @@ Value filled(std::vector<Value> elements, size_t size, const Value* filling, Bud
 Value batch(const Call& call) {
   const Bound bound = call.bound({"linecount", "fill_with"}, 1);
   const int64_t size = bound.integer_or(0, 0);
-  if (size < 1) throw DataError("batch: found a count below 1, expected a positive one");
   std::vector<Value> batches, part;
   for (const Value& element : Elements(call.value, call.budget)) {
-    if (part.size() == static_cast<size_t>(size))
+    if (static_cast<int64_t>(part.size()) == size)
       batches.push_back(make_list(std::exchange(part, {}), call.budget));
     part.push_back(element);
   }
   if (!part.empty())
-    batches.push_back(
-        filled(std::move(part), static_cast<size_t>(size), bound.get(1), call.budget));
+    batches.push_back(filled(std::move(part), static_cast<size_t>(std::max<int64_t>(size, 0)),
+                             bound.get(1), call.budget));
   return call.iterator(std::move(batches));
 }
 
@@ -591,6 +594,7 @@ Value sum(const Call& call) {
   const Bound bound = call.bound({"attribute", "start"});
   const Path path(bound.get(0), call.budget);
   Value total = bound.get(1) ? bound[1] : Value(int64_t{0});
+  if (total.is<Text>()) throw DataError("sum: found a str to start with, expected the filter join");
   for (const Value& element : Elements(call.value, call.budget)) {
     call.budget.step();
     total = binary(Operator::add, total, path.of(element), call.budget);

@@ -76,10 +76,7 @@ class Writer {
         place != kEscaped.npos) {
       out_ += {'\\', kEscapes[place]};
     } else if (c < 0x20 || (style_.ensure_ascii && c >= 0x7f && c < 0x10000)) {
-      if (c == 0x7f)
-        out_ += bytes;
-      else
-        add_escape("\\u%04x", code);
+      add_escape("\\u%04x", code);
     } else if (style_.ensure_ascii && c >= 0x10000) {
       add_escape("\\u%04x", 0xd800 + ((code - 0x10000) >> 10));
       add_escape("\\u%04x", 0xdc00 + ((code - 0x10000) & 0x3ff));

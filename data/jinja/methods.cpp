@@ -144,12 +144,11 @@ std::vector<std::string_view> split_at_spaces(std::string_view text, int64_t mos
   std::vector<std::string_view> parts;
   budget.step(text.size() / 4);
   auto strip_near = from_end ? stripped_right : stripped_left;
-  auto strip_far = from_end ? stripped_left : stripped_right;
   for (text = strip_near(text, nullptr, budget); !text.empty();
        text = strip_near(text, nullptr, budget)) {
     budget.step();
     if (most-- == 0) {
-      parts.push_back(strip_far(text, nullptr, budget));
+      parts.push_back(text);
       break;
     }
     size_t size = 0;
@@ -564,9 +563,10 @@ std::optional<Value> method(const Value& value, const std::string& name, Budget&
         return std::nullopt;
     }
   }
-  if (auto* function = value.get<FunctionPtr>())
-    throw DataError("found the attribute " + excerpt(name) + " of " + (*function)->name +
-                    ", expected a call of it");
+  static const Others kOfFunction = {{},
+                                     {"arguments", "caller", "catch_kwargs", "catch_varargs",
+                                      "explicit_caller", "fromkeys", "name"}};
+  if (value.is<FunctionPtr>()) return one_of({}, kOfFunction, value, name, budget);
   return std::nullopt;
 }
 

@@ -210,6 +210,7 @@ class Parser {
   For parse_for() {
     For loop;
     const Within hard(is_soft_, false);
+    const Within within(fors_, fors_ + 1);
     loop.target = parse_target(false);
     expect_name("in");
     loop.elements = parse_tuple({"recursive"}, false);
@@ -343,6 +344,7 @@ class Parser {
                                                         "True", "False", "None"};
     if (std::ranges::find(kConstants, current().text) != kConstants.end())
       fail_expecting("a name to assign to");
+    if (fors_ > 0 && current().is_name("loop")) fail_expecting("a name that is not the loop's own");
     Target target{name("a name to assign to"), "", {}, false};
     if (allows_attributes && take_op(".")) target.attribute = name("the name of an attribute");
     return target;
@@ -603,10 +605,9 @@ class Parser {
       return made(line,
                   Slice{std::move(object), std::move(first), std::move(end), std::move(step)});
     }
-    if (!first) fail_expecting("an index");
-    if (current().is_op(",")) {
+    if (!first || current().is_op(",")) {
       ListLiteral tuple{{}, true};
-      tuple.elements.push_back(std::move(first));
+      if (first) tuple.elements.push_back(std::move(first));
       while (take_op(",")) tuple.elements.push_back(parse_expression());
       first = made(line, std::move(tuple));
     }
@@ -705,6 +706,7 @@ class Parser {
   std::vector<Token> tokens_;
   size_t at_ = 0, depth_ = 0;
   size_t loops_ = 0;      // that `break` may leave
+  size_t fors_ = 0;       // around what is parsed
   bool is_soft_ = false;  // within an if
   std::optional<std::pair<size_t, std::string>>
       missing_;  // a filter or test: its line and a message

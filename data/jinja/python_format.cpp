@@ -318,13 +318,32 @@ std::string brace_field(const Value& value, std::string_view spec, Budget& budge
   return real_text(as_double(value), style, budget);
 }
 
+// Of fields: all with numbers, or all without.
+class Numbering {
+ public:
+  // Nothing for a field that has a name.
+  std::optional<size_t> index(std::string_view field) {
+    const auto number = field.empty() ? next_ : integer<size_t>(field);
+    if (!number) return number;
+    if (is_automatic_.value_or(field.empty()) != field.empty())
+      refuse("fields with and without numbers", "one kind");
+    is_automatic_ = field.empty();
+    if (field.empty()) ++*next_;
+    return number;
+  }
+
+ private:
+  std::optional<size_t> next_ = 0;
+  std::optional<bool> is_automatic_;
+};
+
 // The value of "0.name[key]".
-Value field_value(std::string_view path, const Arguments& arguments, size_t& automatic,
+Value field_value(std::string_view path, const Arguments& arguments, Numbering& numbering,
                   Budget& budget) {
   const size_t end = std::min(path.find_first_of(".["), path.size());
   const std::string_view first = path.substr(0, end);
   Value value;
-  if (const auto index = first.empty() ? automatic++ : integer<size_t>(first)) {
+  if (const auto index = numbering.index(first)) {
     if (*index >= arguments.positional.size()) refuse("more fields than values", "as many");
     value = arguments.positional[*index];
   } else {
@@ -350,15 +369,15 @@ Value field_value(std::string_view path, const Arguments& arguments, size_t& aut
   return value;
 }
 
-std::string converted_field(std::string_view field, const Arguments& arguments, size_t& automatic,
-                            Budget& budget) {
+std::string converted_field(std::string_view field, const Arguments& arguments,
+                            Numbering& numbering, Budget& budget) {
   const size_t colon = std::min(field.find(':'), field.size());
   std::string_view path = field.substr(0, colon);
   const std::string_view spec = colon < field.size() ? field.substr(colon + 1) : "";
   if (field.find('{') != field.npos) refuse("a field within a field", "none");
   const size_t mark = path.find('!');
   const std::string_view conversion = mark == path.npos ? "" : path.substr(mark);
-  Value value = field_value(path.substr(0, mark), arguments, automatic, budget);
+  Value value = field_value(path.substr(0, mark), arguments, numbering, budget);
   if (conversion == "!r")
     value = make_text(repr(value, budget), budget);
   else if (conversion == "!s")
@@ -401,7 +420,7 @@ std::string percent_format(const std::string& format, const Value& values, Budge
 
 std::string brace_format(const std::string& format, const Arguments& arguments, Budget& budget) {
   std::string text;
-  size_t automatic = 0;
+  Numbering numbering;
   budget.step(format.size() / 4);
   for (Cursor cursor(format); !cursor.at_end();) {
     text += cursor.take(std::min(cursor.rest().find_first_of("{}"), cursor.rest().size()));
@@ -414,7 +433,7 @@ std::string brace_format(const std::string& format, const Arguments& arguments, 
     const size_t close = cursor.rest().find('}');
     if (brace == '}' || close == std::string_view::npos)
       refuse("a single brace", "two, or a field");
-    text += converted_field(cursor.take(close), arguments, automatic, budget);
+    text += converted_field(cursor.take(close), arguments, numbering, budget);
     cursor.take(1);
   }
   return text;
