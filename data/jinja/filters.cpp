@@ -8,8 +8,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
+#include <set>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "base/integer.h"
 #include "base/nearest.h"
@@ -513,7 +513,7 @@ Value sorted(const Call& call) {
 Value unique(const Call& call) {
   const Bound bound = call.bound({"case_sensitive", "attribute"});
   const Path path(bound.get(1), call.budget);
-  std::unordered_set<std::string> seen;
+  std::set<std::string> seen;
   std::vector<Value> elements;
   for (const Value& element : Elements(call.value, call.budget)) {
     std::string key =

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <deque>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
-#include <unordered_map>
 
 #include "base/printable.h"
 #include "data/jinja/arguments.h"
@@ -33,7 +33,7 @@ class Scope {
 
  private:
   std::shared_ptr<Scope> parent_;
-  std::unordered_map<std::string, Value> variables_;
+  std::map<std::string, Value> variables_;
 };
 
 using ScopePtr = std::shared_ptr<Scope>;

@@ -144,9 +144,10 @@ class Parser {
 
   // The rest of a block's head, and the block up to the word that ends it.
   Block parse_body(const std::vector<std::string>& ends, const std::string& of) {
+    const std::string place = of + " of line " + std::to_string(line());
     take_op(":");
     expect(TokenKind::block_end, "%}");
-    return parse_block(ends, of + " of line " + std::to_string(line()));
+    return parse_block(ends, place);
   }
   Block parse_whole_body(const std::string& end, const std::string& of) {
     Block body = parse_body({end}, of);
@@ -198,8 +199,8 @@ class Parser {
     static const std::vector<std::string> kOthers = {
         "autoescape", "block", "extends", "from", "import", "include", "trans", "do", "debug"};
     static const std::vector<std::string> kKnown = {
-        "for",  "if",    "elif",     "else", "set",    "print", "macro",      "call",  "filter",
-        "with", "break", "continue", "raw",  "endfor", "endif", "generation", "endset"};
+        "for",  "if",     "elif", "else",  "set",      "print", "macro",
+        "call", "filter", "with", "break", "continue", "raw",   "generation"};
     if (std::ranges::find(kOthers, tag) != kOthers.end())
       fail_at(line, "found the statement " + tag + ", which is not supported; expected none");
     fail_at(line, "found the statement " + excerpt(tag) + ", expected " +

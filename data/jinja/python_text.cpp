@@ -90,9 +90,11 @@ class Writer {
 
  private:
   [[noreturn]] static void refuse(const Value& value) {
-    throw DataError("found " + type_name(value) +
-                    " to be written as text, expected a value whose " +
-                    "text says what it holds; a list is made of an iterator by the filter list");
+    const bool is_iterator =
+        value.is<SequencePtr>() && (*value.get<SequencePtr>())->kind == SequenceKind::iterator;
+    throw DataError("found " + type_name(value) + " to be written as text, expected " +
+                    (is_iterator ? "a list, which the filter list makes of it"
+                                 : "a value whose text says what it holds"));
   }
 
   void write_elements(const Sequence& sequence, const char* before, const char* after) {

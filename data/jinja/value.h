@@ -6,13 +6,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -78,8 +78,8 @@ struct Sequence {
 };
 
 struct Dict {
-  std::vector<std::pair<Value, Value>> items;      // in the order in which the keys came first
-  std::unordered_map<std::string, size_t> places;  // by hash_key(), where the items are many
+  std::vector<std::pair<Value, Value>> items;  // in the order in which the keys came first
+  std::map<std::string, size_t> places;        // by hash_key(), where the items are many
   size_t depth = 1;
 };
 
