@@ -185,14 +185,16 @@ Value indent(const Call& call) {
 
 Value truncate(const Call& call) {
   const Bound bound = call.bound({"length", "killwords", "end", "leeway"});
-  const Value value = call.text();
-  const std::string& text = *as_text(value);
+  if (call.value.is<Undefined>()) return call.value;
+  if (!call.value.is<Text>())
+    throw DataError("truncate: found " + type_name(call.value) + ", expected a str");
+  const std::string& text = *as_text(call.value);
   const std::string end = bound.get(2) ? bound.text(2) : "...";
   const int64_t most = bound.integer_or(0, 255), leeway = bound.integer_or(3, 5);
   const auto end_size = static_cast<int64_t>(count_characters(end, call.budget));
   if (most < end_size || leeway < 0 || most > int64_t{1} << 40 || leeway > int64_t{1} << 40)
     throw DataError("truncate: found a length or a leeway that is too small or too large");
-  if (static_cast<int64_t>(count_characters(text, call.budget)) <= most + leeway) return value;
+  if (static_cast<int64_t>(count_characters(text, call.budget)) <= most + leeway) return call.value;
   std::string kept =
       text.substr(0, byte_of_character(text, static_cast<size_t>(most - end_size), call.budget));
   if (const size_t space = kept.rfind(' '); !bound.truth_or(1, false) && space != std::string::npos)

@@ -21,7 +21,10 @@ struct Call {
   Value only_argument(const char* name) const { return Bound(arguments, name, {"other"}, 1)[0]; }
 };
 
-using Test = bool (*)(const Call&);
+struct Test {
+  bool (*holds)(const Call&);
+  bool takes_argument = false;
+};
 
 template <class T>
 bool is(const Call& call) {
@@ -70,52 +73,51 @@ bool is_same(const Call& call) {
 
 const std::unordered_map<std::string, Test>& tests() {
   static const std::unordered_map<std::string, Test> all = {
-      {"!=", compares<Comparator::unequal>},
-      {"<", compares<Comparator::less>},
-      {"<=", compares<Comparator::less_equal>},
-      {"==", compares<Comparator::equal>},
-      {">", compares<Comparator::greater>},
-      {">=", compares<Comparator::greater_equal>},
-      {"boolean", is<bool>},
-      {"callable", is_callable},
-      {"defined", [](const Call& call) { return !call.value.is<Undefined>(); }},
+      {"!=", {compares<Comparator::unequal>, true}},
+      {"<", {compares<Comparator::less>, true}},
+      {"<=", {compares<Comparator::less_equal>, true}},
+      {"==", {compares<Comparator::equal>, true}},
+      {">", {compares<Comparator::greater>, true}},
+      {">=", {compares<Comparator::greater_equal>, true}},
+      {"boolean", {is<bool>}},
+      {"callable", {is_callable}},
+      {"defined", {[](const Call& call) { return !call.value.is<Undefined>(); }}},
       {"divisibleby",
-       [](const Call& call) { return leaves(call, call.only_argument("divisibleby"), 0); }},
-      {"eq", compares<Comparator::equal>},
-      {"equalto", compares<Comparator::equal>},
+       {[](const Call& call) { return leaves(call, call.only_argument("divisibleby"), 0); }, true}},
+      {"eq", {compares<Comparator::equal>, true}},
+      {"equalto", {compares<Comparator::equal>, true}},
       {"escaped",
-       [](const Call& call) { return call.value.is<Text>() && call.value.get<Text>()->is_safe; }},
-      {"even", [](const Call& call) { return leaves(call, int64_t{2}, 0); }},
-      {"false", is_boolean<false>},
+       {[](const Call& call) { return call.value.is<Text>() && call.value.get<Text>()->is_safe; }}},
+      {"even", {[](const Call& call) { return leaves(call, int64_t{2}, 0); }}},
+      {"false", {is_boolean<false>}},
       {"filter",
-       [](const Call& call) { return as_text(call.value) && has_filter(*as_text(call.value)); }},
-      {"float", is<double>},
-      {"ge", compares<Comparator::greater_equal>},
-      {"greaterthan", compares<Comparator::greater>},
-      {"gt", compares<Comparator::greater>},
-      {"in", compares<Comparator::in>},
-      {"integer", is<int64_t>},
-      {"iterable",
-       [](const Call& call) {
+       {[](const Call& call) { return as_text(call.value) && has_filter(*as_text(call.value)); }}},
+      {"float", {is<double>}},
+      {"ge", {compares<Comparator::greater_equal>, true}},
+      {"greaterthan", {compares<Comparator::greater>, true}},
+      {"gt", {compares<Comparator::greater>, true}},
+      {"in", {compares<Comparator::in>, true}},
+      {"integer", {is<int64_t>}},
+      {"iterable", {[](const Call& call) {
          return is_iterable(call.value) || call.value.is<std::weak_ptr<Loop>>();
-       }},
-      {"le", compares<Comparator::less_equal>},
-      {"lessthan", compares<Comparator::less>},
-      {"lower", is_all_of<CharacterClass::lower>},
-      {"lt", compares<Comparator::less>},
-      {"mapping", is<DictPtr>},
-      {"ne", compares<Comparator::unequal>},
-      {"none", is<None>},
-      {"number", [](const Call& call) { return is_number(call.value); }},
-      {"odd", [](const Call& call) { return leaves(call, int64_t{2}, 1); }},
-      {"sameas", is_same},
-      {"sequence", is_sequence},
-      {"string", is<Text>},
+       }}},
+      {"le", {compares<Comparator::less_equal>, true}},
+      {"lessthan", {compares<Comparator::less>, true}},
+      {"lower", {is_all_of<CharacterClass::lower>}},
+      {"lt", {compares<Comparator::less>, true}},
+      {"mapping", {is<DictPtr>}},
+      {"ne", {compares<Comparator::unequal>, true}},
+      {"none", {is<None>}},
+      {"number", {[](const Call& call) { return is_number(call.value); }}},
+      {"odd", {[](const Call& call) { return leaves(call, int64_t{2}, 1); }}},
+      {"sameas", {is_same, true}},
+      {"sequence", {is_sequence}},
+      {"string", {is<Text>}},
       {"test",
-       [](const Call& call) { return as_text(call.value) && has_test(*as_text(call.value)); }},
-      {"true", is_boolean<true>},
-      {"undefined", is<Undefined>},
-      {"upper", is_all_of<CharacterClass::upper>},
+       {[](const Call& call) { return as_text(call.value) && has_test(*as_text(call.value)); }}},
+      {"true", {is_boolean<true>}},
+      {"undefined", {is<Undefined>}},
+      {"upper", {is_all_of<CharacterClass::upper>}},
   };
   return all;
 }
@@ -138,7 +140,8 @@ bool apply_test(const std::string& name, const Value& value, const Arguments& ar
   budget.step(2);
   const auto test = tests().find(name);
   if (test == tests().end()) throw DataError(no_test(name));
-  return test->second({value, arguments, budget});
+  if (!test->second.takes_argument) Bound(arguments, name, {});
+  return test->second.holds({value, arguments, budget});
 }
 
 }  // namespace longshore::data::jinja
