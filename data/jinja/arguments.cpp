@@ -33,8 +33,12 @@ Bound::Bound(const Arguments& arguments, const std::string& function,
 }
 
 int64_t Bound::integer_or(size_t parameter, int64_t other) const {
-  return has(parameter) ? as_integer(*get(parameter), ("an argument of " + function_).c_str())
+  return get(parameter) ? as_integer(*get(parameter), ("an argument of " + function_).c_str())
                         : other;
+}
+
+int64_t Bound::integer_unless_none(size_t parameter, int64_t other) const {
+  return get(parameter) && get(parameter)->is<None>() ? other : integer_or(parameter, other);
 }
 
 bool Bound::truth_or(size_t parameter, bool other) const {

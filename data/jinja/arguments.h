@@ -24,15 +24,14 @@ class Bound {
   const Value* get(size_t parameter) const { return values_[parameter]; }
   const Value& operator[](size_t parameter) const { return *values_[parameter]; }
 
-  // The value of a parameter that is given and not None, or the other.
+  // The value of a parameter that is given, or the other; also the other for None.
   int64_t integer_or(size_t parameter, int64_t other) const;
+  int64_t integer_unless_none(size_t parameter, int64_t other) const;
   bool truth_or(size_t parameter, bool other) const;
   // Throws a DataError where it is not a str.
   const std::string& text(size_t parameter) const;
 
  private:
-  bool has(size_t parameter) const { return get(parameter) && !get(parameter)->is<None>(); }
-
   std::string function_;
   std::array<const Value*, kMostParameters> values_{};
 };

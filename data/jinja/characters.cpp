@@ -280,17 +280,23 @@ std::string swapped_case(std::string_view text, Budget& budget) {
 std::string capitalized(std::string_view text, Budget& budget) {
   if (text.empty()) return "";
   const Character first = first_character(text);
-  return title_character(first.code_point, text.substr(0, first.bytes), budget) +
-         lower(text.substr(first.bytes), budget);
+  const std::string_view head = text.substr(0, first.bytes);
+  // What is small may depend on the letter before: a sigma at the end of a word.
+  return title_character(first.code_point, head, budget) +
+         lower(text, budget).substr(lower(head, budget).size());
 }
 
 std::string titled(std::string_view text, Budget& budget) {
   std::string result;
-  bool is_after_letter = false;
+  size_t begin = 0, at = 0;  // of the letters in a row that end here
+  auto end_word = [&] { result += capitalized(text.substr(begin, at - begin), budget); };
   for_each_character(text, [&](char32_t c, std::string_view character) {
-    result += is_after_letter ? lower(character, budget) : title_character(c, character, budget);
-    is_after_letter = has(c, UCHAR_CASED);
+    at += character.size();
+    if (has(c, UCHAR_CASED)) return;
+    end_word();
+    begin = at;
   });
+  end_word();
   return result;
 }
 

@@ -124,8 +124,8 @@ Value center(const Call& call) {
 Value replace(const Call& call) {
   const Bound bound = call.bound({"s", "new", "count"}, 2);
   auto plain = [&](const Value& value) { return make_text(str(value, call.budget), call.budget); };
-  Arguments arguments{{plain(bound[0]), plain(bound[1])}, {}};
-  if (bound.get(2)) arguments.positional.push_back(bound[2]);
+  const Arguments arguments{{plain(bound[0]), plain(bound[1]), bound.integer_unless_none(2, -1)},
+                            {}};
   return call_text_method("replace", plain(call.value), arguments, call.budget);
 }
 
@@ -185,12 +185,12 @@ Value indent(const Call& call) {
 
 Value truncate(const Call& call) {
   const Bound bound = call.bound({"length", "killwords", "end", "leeway"});
-  if (call.value.is<Undefined>()) return call.value;
-  if (!call.value.is<Text>())
+  if (!call.value.is<Text>() && !call.value.is<Undefined>())
     throw DataError("truncate: found " + type_name(call.value) + ", expected a str");
-  const std::string& text = *as_text(call.value);
+  const Value value = call.text();  // that of an Undefined is empty
+  const std::string& text = *as_text(value);
   const std::string end = bound.get(2) ? bound.text(2) : "...";
-  const int64_t most = bound.integer_or(0, 255), leeway = bound.integer_or(3, 5);
+  const int64_t most = bound.integer_or(0, 255), leeway = bound.integer_unless_none(3, 5);
   const auto end_size = static_cast<int64_t>(count_characters(end, call.budget));
   if (most < end_size || leeway < 0 || most > int64_t{1} << 40 || leeway > int64_t{1} << 40)
     throw DataError("truncate: found a length or a leeway that is too small or too large");
@@ -434,7 +434,11 @@ Value reverse(const Call& call) {
   if (call.value.is<Text>()) return slice(call.value, None{}, None{}, int64_t{-1}, call.budget);
   std::vector<Value> elements = Elements(call.value, call.budget).copy(call.budget);
   std::ranges::reverse(elements);
-  return call.iterator(std::move(elements));
+  // Python goes backwards through what has an end, and makes a list of what has none.
+  auto* sequence = call.value.get<SequencePtr>();
+  const bool is_iterator = sequence && (*sequence)->kind == SequenceKind::iterator;
+  return is_iterator ? make_list(std::move(elements), call.budget)
+                     : call.iterator(std::move(elements));
 }
 
 Value items(const Call& call) {

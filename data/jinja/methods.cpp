@@ -74,7 +74,8 @@ struct Part {
 
 Part part_of(const Call& call, const Bound& bound) {
   std::string_view text = call.text();
-  const int64_t begin = bound.integer_or(1, 0), end = bound.integer_or(2, kAll);
+  const int64_t begin = bound.integer_unless_none(1, 0);
+  const int64_t end = bound.integer_unless_none(2, kAll);
   if (begin == 0 && end == kAll) return {text, 0, true};
   const auto count = static_cast<int64_t>(count_characters(text, call.budget));
   auto position = [&](int64_t at) { return std::max<int64_t>(at < 0 ? at + count : at, 0); };

@@ -186,7 +186,8 @@ class PercentValues {
 
   void require_all_taken() const {
     // What may have names, which to Python a list is as well, may have more than are asked for.
-    const bool has_names = values_.is<DictPtr>() || values_.is<SequencePtr>();
+    const auto* list = values_.get<SequencePtr>();
+    const bool has_names = values_.is<DictPtr>() || (list && (*list)->kind <= SequenceKind::range);
     const size_t most = tuple_ ? tuple_->elements.size() : has_names ? 0 : 1;
     if (taken_ < most) refuse("fewer fields than values", "as many");
   }

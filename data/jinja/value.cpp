@@ -292,6 +292,8 @@ bool contains(const Value& container, const Value& element, Budget& budget) {
     hash_key(element, budget);
     return find(**dict, element, budget) != nullptr;
   }
+  if (auto* keys = container.get<SequencePtr>(); keys && (*keys)->kind == SequenceKind::keys)
+    hash_key(element, budget);
   const Elements elements(container, budget);
   return std::ranges::any_of(elements,
                              [&](const Value& own) { return equal(own, element, budget); });
