@@ -19,6 +19,7 @@
 #include "data/jinja/arguments.h"
 #include "data/jinja/characters.h"
 #include "data/jinja/json_dumps.h"
+#include "data/jinja/lookup.h"
 #include "data/jinja/methods.h"
 #include "data/jinja/operators.h"
 #include "data/jinja/python_format.h"

@@ -12,6 +12,7 @@
 #include "data/jinja/arguments.h"
 #include "data/jinja/filters.h"
 #include "data/jinja/lexer.h"
+#include "data/jinja/lookup.h"
 #include "data/jinja/loop.h"
 #include "data/jinja/python_text.h"
 

@@ -4,7 +4,7 @@
 #include <ctime>
 #include <nlohmann/json_fwd.hpp>
 
-#include "data/jinja/jinja_template.h"
+#include "data/jinja/jinja_text.h"
 #include "data/jinja/syntax.h"
 
 namespace longshore::data::jinja {

@@ -7,41 +7,18 @@
 // template is of 1 MiB at most, and may take as much time and memory as data/jinja/budget.h says.
 #pragma once
 
-#include <cstddef>
 #include <ctime>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
-#include <string>
 #include <string_view>
-#include <vector>
 
-#include "base/error.h"
+#include "data/jinja/jinja_text.h"
 
 namespace longshore::data {
 
 namespace jinja {
 struct Syntax;
 }
-
-// Bytes of a text, half open.
-struct JinjaSpan {
-  size_t begin = 0, end = 0;
-  friend bool operator==(const JinjaSpan&, const JinjaSpan&) = default;
-};
-
-struct JinjaText {
-  std::string text;
-  // What {% generation %} encloses: what the assistant writes. As in transformers, of a block
-  // within a macro or another block whose text is kept the place is where the whole text ended
-  // meanwhile.
-  std::vector<JinjaSpan> generated;
-};
-
-// What a template calls raise_exception() with: the conversation is none of its kind. The message
-// is the template's own, of many lines perhaps.
-struct RaisedByTemplate : DataError {
-  using DataError::DataError;
-};
 
 class JinjaTemplate {
  public:

@@ -10,8 +10,6 @@
 #include "data/jinja/arguments.h"
 #include "data/jinja/characters.h"
 #include "data/jinja/operators.h"
-#include "data/jinja/python_format.h"
-#include "data/jinja/python_text.h"
 
 namespace longshore::data::jinja {
 namespace {
@@ -366,10 +364,6 @@ Value remove_affix(const Call& call) {
       std::string(at_end ? text.substr(0, text.size() - affix.size()) : text.substr(affix.size())));
 }
 
-Value format(const Call& call) {
-  return call.made(brace_format(call.text(), call.arguments, call.budget));
-}
-
 const Methods& text_methods() {
   static const Methods methods = {
       {"capitalize", mapped<capitalized>},
@@ -378,7 +372,6 @@ const Methods& text_methods() {
       {"endswith", has_affix<true>},
       {"expandtabs", expandtabs},
       {"find", find_in<false, false>},
-      {"format", format},
       {"index", find_in<false, true>},
       {"isalnum", is_of<CharacterClass::alphanumeric>},
       {"isalpha", is_of<CharacterClass::alphabetic>},

@@ -1,4 +1,4 @@
-// The methods of Python's str, list, tuple and dict that change nothing.
+// The methods of Python's str, list, tuple and dict that change nothing, but for str.format().
 #pragma once
 
 #include <optional>

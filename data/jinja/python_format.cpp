@@ -10,7 +10,6 @@
 #include "base/printable.h"
 #include "base/utf8.h"
 #include "data/jinja/characters.h"
-#include "data/jinja/operators.h"
 #include "data/jinja/python_text.h"
 
 namespace longshore::data::jinja {
@@ -341,8 +340,8 @@ class Numbering {
 };
 
 // The value of "0.name[key]".
-Value field_value(std::string_view path, const Arguments& arguments, Numbering& numbering,
-                  Budget& budget) {
+Value field_value(std::string_view path, const Arguments& arguments, const FieldLookup& lookup,
+                  Numbering& numbering, Budget& budget) {
   const size_t end = std::min(path.find_first_of(".["), path.size());
   const std::string_view first = path.substr(0, end);
   Value value;
@@ -358,13 +357,14 @@ Value field_value(std::string_view path, const Arguments& arguments, Numbering& 
   for (Cursor cursor(path.substr(end)); !cursor.at_end();) {
     if (cursor.take_if('.')) {
       const size_t bytes = std::min(cursor.rest().find_first_of(".["), cursor.rest().size());
-      value = attribute(value, std::string(cursor.take(bytes)), budget);
+      value = lookup.attribute(value, std::string(cursor.take(bytes)), budget);
     } else if (const size_t close = cursor.rest().find(']');
                cursor.take_if('[') && close != std::string_view::npos) {
       const std::string_view key = cursor.take(close - 1);
       cursor.take(1);
       const auto index = integer<int64_t>(key);
-      value = element(value, index ? Value(*index) : make_text(std::string(key), budget), budget);
+      value = lookup.element(value, index ? Value(*index) : make_text(std::string(key), budget),
+                             budget);
     } else {
       refuse(in_quotes(path), "a path such as a.b[0]");
     }
@@ -373,14 +373,14 @@ Value field_value(std::string_view path, const Arguments& arguments, Numbering& 
 }
 
 std::string converted_field(std::string_view field, const Arguments& arguments,
-                            Numbering& numbering, Budget& budget) {
+                            const FieldLookup& lookup, Numbering& numbering, Budget& budget) {
   const size_t colon = std::min(field.find(':'), field.size());
   std::string_view path = field.substr(0, colon);
   const std::string_view spec = colon < field.size() ? field.substr(colon + 1) : "";
   if (field.find('{') != field.npos) refuse("a field within a field", "none");
   const size_t mark = path.find('!');
   const std::string_view conversion = mark == path.npos ? "" : path.substr(mark);
-  Value value = field_value(path.substr(0, mark), arguments, numbering, budget);
+  Value value = field_value(path.substr(0, mark), arguments, lookup, numbering, budget);
   if (conversion == "!r")
     value = make_text(repr(value, budget), budget);
   else if (conversion == "!s")
@@ -421,7 +421,8 @@ std::string percent_format(const std::string& format, const Value& values, Budge
   return text;
 }
 
-std::string brace_format(const std::string& format, const Arguments& arguments, Budget& budget) {
+std::string brace_format(const std::string& format, const Arguments& arguments,
+                         const FieldLookup& lookup, Budget& budget) {
   std::string text;
   Numbering numbering;
   budget.step(format.size() / 4);
@@ -436,7 +437,7 @@ std::string brace_format(const std::string& format, const Arguments& arguments, 
     const size_t close = cursor.rest().find('}');
     if (brace == '}' || close == std::string_view::npos)
       refuse("a single brace", "two, or a field");
-    text += converted_field(cursor.take(close), arguments, numbering, budget);
+    text += converted_field(cursor.take(close), arguments, lookup, numbering, budget);
     cursor.take(1);
   }
   return text;

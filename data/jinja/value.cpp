@@ -348,6 +348,18 @@ int64_t as_integer(const Value& value, const char* what) {
                   ", expected an integer");
 }
 
+int64_t to_integer(const Value& number) {
+  if (const double* real = number.get<double>()) {
+    if (std::isnan(*real) || std::isinf(*real))
+      throw DataError("found " + std::string(std::isnan(*real) ? "nan" : "an infinite float") +
+                      ", expected a number that an int can be");
+    if (std::abs(*real) >= 0x1p63)
+      throw DataError("found an integer beyond 64 bits, expected none");
+    return static_cast<int64_t>(*real);
+  }
+  return as_integer(number, "a number");
+}
+
 bool is_number(const Value& value) {
   return value.is<int64_t>() || value.is<double>() || value.is<bool>();
 }

@@ -135,6 +135,8 @@ bool is_hashable(const Value& value, Budget& budget);
 const std::string* as_text(const Value& value);
 // Of a bool and an int; throws a DataError, which says that `what` is to be one, for others.
 int64_t as_integer(const Value& value, const char* what);
+// Python's int(number): without the fraction.
+int64_t to_integer(const Value& number);
 // Of any number.
 bool is_number(const Value& value);
 double as_double(const Value& number);

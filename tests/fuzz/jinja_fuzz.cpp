@@ -38,8 +38,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const size_t end = input.find('\0');
   try {
     const JinjaTemplate jinja(input.substr(0, end));
-    const auto variables = longshore::ordered_json_tree(
-        end == input.npos ? kConversation : input.substr(end + 1));
+    const auto variables =
+        longshore::ordered_json_tree(end == input.npos ? kConversation : input.substr(end + 1));
     if (!variables.is_object()) return 0;
     const JinjaText made = jinja.render(variables, std::tm{});
     require(longshore::valid_utf8_prefix(made.text) == made.text.size());
