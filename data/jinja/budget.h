@@ -15,7 +15,7 @@ class Budget {
  public:
   static constexpr size_t kMostSteps = 10'000'000;
   // Of all values that are made, also of those that are gone again.
-  static constexpr size_t kMostMemory = size_t{512} << 20;
+  static constexpr size_t kMostMemory = size_t{256} << 20;
   static constexpr size_t kMostOutput = size_t{64} << 20;
   // Of calls, statements and expressions within each other while they run.
   static constexpr size_t kMostDepth = 600;

@@ -15,8 +15,7 @@ namespace {
 
 constexpr const char* kNoLanguage = "";
 
-// The library's search compares a part anew at each place where its first byte stands: that is the
-// fastest for parts that are not longer than this.
+// Of a part that is searched for in the simplest way, which is the fastest for most texts.
 constexpr size_t kShort = 32;
 
 bool is_ascii(std::string_view text) {
@@ -25,7 +24,7 @@ bool is_ascii(std::string_view text) {
 
 template <class Map>
 std::string mapped(std::string_view text, Map map, Budget& budget) {
-  budget.step(text.size() / 4);
+  budget.step(text.size() / 16);
   budget.memory(text.size());
   if (text.size() > Budget::kMostOutput) Budget::refuse(Budget::kMostOutput, "bytes in a text");
   std::string result;
@@ -130,6 +129,36 @@ std::string_view stripped(std::string_view text, const std::string* removed, Bud
   return rest;
 }
 
+// Compares the part anew at each place where its first byte stands.
+size_t find_short(std::string_view text, std::string_view part, size_t from, Budget& budget) {
+  if (part.empty()) return from;
+  for (size_t compared = 1;; ++compared) {
+    const size_t found = text.find(part[0], from);
+    budget.scan(std::min(found, text.size()) - from);
+    if (found == text.npos || text.substr(found).starts_with(part)) return found;
+    if (compared % 8 == 0) budget.step();
+    from = found + 1;
+  }
+}
+
+// By the part's borders (Knuth, Morris and Pratt).
+size_t find_long(std::string_view text, std::string_view part, size_t from, Budget& budget) {
+  budget.step((text.size() - from) / 16 + part.size() / 16);
+  budget.memory(part.size() * sizeof(size_t));
+  std::vector<size_t> border(part.size() + 1, 0);
+  for (size_t i = 1, matched = 0; i < part.size(); ++i) {
+    while (matched > 0 && part[i] != part[matched]) matched = border[matched];
+    if (part[i] == part[matched]) ++matched;
+    border[i + 1] = matched;
+  }
+  for (size_t i = from, matched = 0; i < text.size(); ++i) {
+    while (matched > 0 && text[i] != part[matched]) matched = border[matched];
+    if (text[i] == part[matched]) ++matched;
+    if (matched == part.size()) return i + 1 - matched;
+  }
+  return text.npos;
+}
+
 }  // namespace
 
 size_t count_characters(std::string_view text, Budget& budget) {
@@ -214,26 +243,8 @@ std::string_view stripped_right(std::string_view text, const std::string* remove
 
 size_t find_text(std::string_view text, std::string_view part, size_t from, Budget& budget) {
   if (from > text.size()) return text.npos;
-  if (part.size() <= kShort) {
-    const size_t found = text.find(part, from);
-    budget.step((std::min(found, text.size()) - from) / (part.size() > 1 ? 4 : 32));
-    return found;
-  }
-  budget.step((text.size() - from) / 16 + part.size() / 4);
-  budget.memory(part.size() * sizeof(size_t));
-  // The part's borders (Knuth, Morris and Pratt).
-  std::vector<size_t> border(part.size() + 1, 0);
-  for (size_t i = 1, matched = 0; i < part.size(); ++i) {
-    while (matched > 0 && part[i] != part[matched]) matched = border[matched];
-    if (part[i] == part[matched]) ++matched;
-    border[i + 1] = matched;
-  }
-  for (size_t i = from, matched = 0; i < text.size(); ++i) {
-    while (matched > 0 && text[i] != part[matched]) matched = border[matched];
-    if (text[i] == part[matched]) ++matched;
-    if (matched == part.size()) return i + 1 - matched;
-  }
-  return text.npos;
+  return part.size() <= kShort ? find_short(text, part, from, budget)
+                               : find_long(text, part, from, budget);
 }
 
 size_t rfind_text(std::string_view text, std::string_view part, Budget& budget) {
@@ -287,6 +298,7 @@ std::string capitalized(std::string_view text, Budget& budget) {
 }
 
 std::string titled(std::string_view text, Budget& budget) {
+  budget.step(text.size() / 4);
   std::string result;
   size_t begin = 0, at = 0;  // of the letters in a row that end here
   auto end_word = [&] { result += capitalized(text.substr(begin, at - begin), budget); };
@@ -301,7 +313,7 @@ std::string titled(std::string_view text, Budget& budget) {
 }
 
 bool is_all(std::string_view text, CharacterClass character_class, Budget& budget) {
-  budget.step(text.size() / 4);
+  budget.step(text.size() / 8);
   switch (character_class) {
     case CharacterClass::lower:
       return has_case(text, UCHAR_LOWERCASE, UCHAR_UPPERCASE);

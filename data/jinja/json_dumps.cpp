@@ -57,7 +57,7 @@ class Writer {
   }
 
   void write_text(std::string_view text) {
-    budget_.step(text.size() / 8);
+    budget_.step(text.size() / 16);
     const size_t before = out_.size();
     out_ += '"';
     while (!text.empty()) {

@@ -141,7 +141,7 @@ Value list_of_texts(const Call& call, std::span<const std::string_view> parts) {
 std::vector<std::string_view> split_at_spaces(std::string_view text, int64_t most, bool from_end,
                                               Budget& budget) {
   std::vector<std::string_view> parts;
-  budget.step(text.size() / 4);
+  budget.step(text.size() / 16);
   auto strip_near = from_end ? stripped_right : stripped_left;
   for (text = strip_near(text, nullptr, budget); !text.empty();
        text = strip_near(text, nullptr, budget)) {
@@ -222,7 +222,7 @@ Value splitlines(const Call& call) {
   const bool keeps = bound.truth_or(0, false);
   std::vector<std::string_view> lines;
   std::string_view rest = call.text();
-  call.budget.step(rest.size() / 4);
+  call.budget.step(rest.size() / 16);
   for (size_t at = 0; at < rest.size();) {
     const Character character = first_character(rest.substr(at));
     const char32_t c = character.code_point;

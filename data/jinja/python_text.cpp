@@ -59,7 +59,7 @@ class Writer {
   void operator()(int64_t value) { out_ += std::to_string(value); }
   void operator()(double value) { out_ += float_text(value); }
   void operator()(const Text& text) {
-    budget_.step(text->size() / 8);
+    budget_.step(text->size() / 16);
     out_ += text.is_safe ? "Markup(" : "";
     write_repr_of_text(*text, out_);
     out_ += text.is_safe ? ")" : "";
@@ -157,7 +157,7 @@ std::string float_text(double number) {
 
 std::string escaped_for_html(std::string_view text, Budget& budget) {
   std::string result;
-  budget.step(text.size() / 8);
+  budget.step(text.size() / 16);
   for (char c : text) {
     switch (c) {
       case '&':

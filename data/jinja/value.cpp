@@ -60,6 +60,16 @@ bool equal_items(const Dict& a, const Dict& b, Budget& budget) {
   return true;
 }
 
+std::optional<size_t> place_of(const Dict& dict, const Value& key, Budget& budget) {
+  if (!dict.places.empty()) {
+    const auto place = dict.places.find(hash_key(key, budget));
+    return place == dict.places.end() ? std::nullopt : std::optional(place->second);
+  }
+  for (size_t i = 0; i < dict.items.size(); ++i)
+    if (equal(dict.items[i].first, key, budget)) return i;
+  return std::nullopt;
+}
+
 [[noreturn]] void refuse_order(const Value& a, const Value& b) {
   throw DataError("found a comparison by order of " + type_name(a) + " and " + type_name(b) +
                   ", expected values that have one");
@@ -165,10 +175,10 @@ Value from_json(const ordered_json& json, Budget& budget) {
 }
 
 void insert(Dict& dict, Value key, Value value, Budget& budget) {
-  const std::string hash = hash_key(key, budget);
+  const std::string hash = hash_key(key, budget);  // of a value that can be one
   dict.depth = std::max(dict.depth, one_deeper(std::max(depth_of(key), depth_of(value))));
-  if (const Value* place = find(dict, key, budget)) {
-    *const_cast<Value*>(place) = std::move(value);
+  if (const auto place = place_of(dict, key, budget)) {
+    dict.items[*place].second = std::move(value);
     return;
   }
   budget.memory(2 * sizeof(Value));
@@ -182,13 +192,8 @@ void insert(Dict& dict, Value key, Value value, Budget& budget) {
 }
 
 const Value* find(const Dict& dict, const Value& key, Budget& budget) {
-  if (dict.places.empty()) {
-    for (const auto& [own, value] : dict.items)
-      if (equal(own, key, budget)) return &value;
-    return nullptr;
-  }
-  const auto place = dict.places.find(hash_key(key, budget));
-  return place == dict.places.end() ? nullptr : &dict.items[place->second].second;
+  const auto place = place_of(dict, key, budget);
+  return place ? &dict.items[*place].second : nullptr;
 }
 
 const Value* find(const Dict& dict, std::string_view key, Budget& budget) {
