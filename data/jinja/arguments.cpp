@@ -48,7 +48,7 @@ bool Bound::truth_or(size_t parameter, bool other) const {
 const std::string& Bound::text(size_t parameter) const {
   const Value& value = *get(parameter);
   if (const std::string* own = as_text(value)) return *own;
-  if (auto* undefined = value.get<Undefined>()) throw DataError(*undefined->message);
+  require_defined(value);
   throw DataError(function_ + ": found " + type_name(value) + " as an argument, expected a str");
 }
 

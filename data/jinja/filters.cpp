@@ -22,7 +22,6 @@
 #include "data/jinja/lookup.h"
 #include "data/jinja/methods.h"
 #include "data/jinja/operators.h"
-#include "data/jinja/python_format.h"
 #include "data/jinja/python_text.h"
 
 namespace longshore::data::jinja {
@@ -45,10 +44,6 @@ struct Call {
 };
 
 using Filter = Value (*)(const Call&);
-
-void require_defined(const Value& value) {
-  if (auto* undefined = value.get<Undefined>()) throw DataError(*undefined->message);
-}
 
 // ---- Attributes by which elements are chosen, sorted or grouped
 

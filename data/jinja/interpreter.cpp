@@ -471,7 +471,7 @@ class Interpreter {
       const FunctionPtr held = *own;
       return held->call(arguments);
     }
-    if (auto* undefined = callee.get<Undefined>()) throw DataError(*undefined->message);
+    require_defined(callee);
     if (auto* weak = callee.get<std::weak_ptr<Loop>>()) {
       const auto loop = weak->lock();
       if (!loop || !loop->recurse)

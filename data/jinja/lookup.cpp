@@ -13,12 +13,6 @@
 namespace longshore::data::jinja {
 namespace {
 
-bool is_integer(const Value& value) { return value.is<int64_t>() || value.is<bool>(); }
-
-void require_defined(const Value& value) {
-  if (auto* undefined = value.get<Undefined>()) throw DataError(*undefined->message);
-}
-
 // Where a slice begins and ends of so many elements, as Python has it.
 struct Range {
   int64_t begin, end, step;

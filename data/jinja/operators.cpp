@@ -149,12 +149,6 @@ bool is_repeatable(const Value& value) {
          (sequence && ((*sequence)->kind == SequenceKind::list || (*sequence)->is_tuple()));
 }
 
-bool is_whole(const Value& value) { return value.is<int64_t>() || value.is<bool>(); }
-
-void require_defined(const Value& value) {
-  if (auto* undefined = value.get<Undefined>()) throw DataError(*undefined->message);
-}
-
 }  // namespace
 
 Value binary(Operator op, const Value& a, const Value& b, Budget& budget) {
@@ -166,7 +160,7 @@ Value binary(Operator op, const Value& a, const Value& b, Budget& budget) {
   }
   require_defined(a);
   require_defined(b);
-  if (is_whole(a) && is_whole(b))
+  if (is_integer(a) && is_integer(b))
     return of_integers(op, as_integer(a, "a number"), as_integer(b, "a number"));
   if (is_number(a) && is_number(b)) return of_reals(op, as_double(a), as_double(b));
   if (op == Operator::add && a.is<Text>() && b.is<Text>()) return joined(a, b, budget);
@@ -178,22 +172,22 @@ Value binary(Operator op, const Value& a, const Value& b, Budget& budget) {
     return make_sequence((*sequence_a)->is_tuple() ? SequenceKind::tuple : SequenceKind::list,
                          std::move(elements), budget);
   }
-  if (op == Operator::multiply && is_repeatable(a) && is_whole(b))
+  if (op == Operator::multiply && is_repeatable(a) && is_integer(b))
     return repeated(a, as_integer(b, "a number"), budget);
-  if (op == Operator::multiply && is_whole(a) && is_repeatable(b))
+  if (op == Operator::multiply && is_integer(a) && is_repeatable(b))
     return repeated(b, as_integer(a, "a number"), budget);
   throw DataError("found " + type_name(a) + " " + symbol(op) + " " + type_name(b) +
                   ", expected values that have this operator");
 }
 
 Value negated(const Value& value) {
-  if (is_whole(value)) return of_integers(Operator::subtract, 0, as_integer(value, "a number"));
+  if (is_integer(value)) return of_integers(Operator::subtract, 0, as_integer(value, "a number"));
   return positive(value).get<double>() ? Value(-*value.get<double>()) : value;
 }
 
 Value positive(const Value& value) {
   require_defined(value);
-  if (is_whole(value)) return as_integer(value, "a number");
+  if (is_integer(value)) return as_integer(value, "a number");
   if (value.is<double>()) return value;
   throw DataError("found " + type_name(value) + " behind a sign, expected a number");
 }

@@ -345,10 +345,16 @@ const std::string* as_text(const Value& value) {
   return text ? text->bytes.get() : nullptr;
 }
 
+void require_defined(const Value& value) {
+  if (auto* undefined = value.get<Undefined>()) throw DataError(*undefined->message);
+}
+
+bool is_integer(const Value& value) { return value.is<int64_t>() || value.is<bool>(); }
+
 int64_t as_integer(const Value& value, const char* what) {
   if (auto* integer = value.get<int64_t>()) return *integer;
   if (auto* boolean = value.get<bool>()) return *boolean;
-  if (auto* undefined = value.get<Undefined>()) throw DataError(*undefined->message);
+  require_defined(value);
   throw DataError(std::string("found ") + type_name(value) + " as " + what +
                   ", expected an integer");
 }

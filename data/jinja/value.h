@@ -133,7 +133,11 @@ bool is_hashable(const Value& value, Budget& budget);
 
 // A text of Python's str(), which throws a DataError where Python shows an address in memory.
 const std::string* as_text(const Value& value);
-// Of a bool and an int; throws a DataError, which says that `what` is to be one, for others.
+// Throws a DataError with its message for an Undefined.
+void require_defined(const Value& value);
+// A bool or an int.
+bool is_integer(const Value& value);
+// Of these; throws a DataError, which says that `what` is to be one, for others.
 int64_t as_integer(const Value& value, const char* what);
 // Python's int(number): without the fraction.
 int64_t to_integer(const Value& number);
