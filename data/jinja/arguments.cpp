@@ -27,9 +27,9 @@ Bound::Bound(const Arguments& arguments, const std::string& function,
     if (own) throw DataError(function + ": found " + name + " twice, expected it once");
     own = &value;
   }
-  for (size_t i = 0; i < required; ++i)
-    if (!values_[i])
-      throw DataError(function + ": found no argument " + names[i] + ", expected one");
+  const auto* missing = std::find(values_.begin(), values_.begin() + required, nullptr);
+  if (const auto place = static_cast<size_t>(missing - values_.begin()); place < required)
+    throw DataError(function + ": found no argument " + names[place] + ", expected one");
 }
 
 int64_t Bound::integer_or(size_t parameter, int64_t other) const {

@@ -502,6 +502,7 @@ Value sorted(const Call& call) {
   Keyed keyed;
   for (const Value& element : Elements(call.value, call.budget)) {
     std::vector<Value> key;
+    key.reserve(paths.size());
     for (const Path& path : paths)
       key.push_back(folded(path.of(element), bound.truth_or(1, false), call.budget));
     keyed.emplace_back(make_list(std::move(key), call.budget), element);
@@ -582,7 +583,7 @@ Value slices(const Call& call) {
   const size_t size = elements.size() / static_cast<size_t>(count);
   const size_t longer = elements.size() % static_cast<size_t>(count);
   std::vector<Value> all;
-  const auto* at = elements.size() ? &elements[0] : nullptr;
+  const auto* at = elements.empty() ? nullptr : &elements[0];
   for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
     const size_t own = size + (i < longer);
     std::vector<Value> part(at, at + own);

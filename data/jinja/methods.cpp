@@ -168,7 +168,7 @@ std::vector<std::string_view> split_at_spaces(std::string_view text, int64_t mos
       parts.push_back(text.substr(0, size));
       text.remove_prefix(size);
     }
-    budget.memory(sizeof(text));
+    budget.memory(sizeof(std::string_view));
   }
   return parts;
 }
@@ -179,7 +179,7 @@ std::vector<std::string_view> split_at(std::string_view text, const std::string&
   // All places from the left, of which those from the right may overlap others.
   std::vector<std::string_view> parts;
   auto take = [&](std::string_view part) {
-    budget.memory(sizeof(part));
+    budget.memory(sizeof(std::string_view));
     parts.push_back(part);
   };
   if (!from_end) {
@@ -292,7 +292,7 @@ Value replace(const Call& call) {
 Value join(const Call& call) {
   const Bound bound = call.bound("join", {"iterable"}, 1);
   std::string result;
-  std::string_view between = "";
+  std::string_view between;
   for (const Value& element : Elements(bound[0], call.budget)) {
     const std::string* part = as_text(element);
     if (!part)

@@ -148,7 +148,7 @@ std::string float_text(double number) {
     const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), number, format);
     return std::string(buffer.data(), end.ptr);
   };
-  const std::string scientific = written(std::chars_format::scientific);
+  std::string scientific = written(std::chars_format::scientific);
   const int exponent = std::atoi(scientific.c_str() + scientific.find('e') + 1);
   if (exponent < -4 || exponent >= 16) return scientific;
   const std::string fixed = written(std::chars_format::fixed);

@@ -65,6 +65,7 @@ struct Value : Held {
   }
 };
 
+// The first four have positions, which brackets ask for.
 enum class SequenceKind { list, tuple, group, range, keys, values, items, iterator };
 
 struct Sequence {
@@ -131,7 +132,7 @@ bool contains(const Value& container, const Value& element, Budget& budget);
 std::string hash_key(const Value& value, Budget& budget);
 bool is_hashable(const Value& value, Budget& budget);
 
-// A text of Python's str(), which throws a DataError where Python shows an address in memory.
+// The text of a str; null for others.
 const std::string* as_text(const Value& value);
 // Throws a DataError with its message for an Undefined.
 void require_defined(const Value& value);
@@ -141,7 +142,7 @@ bool is_integer(const Value& value);
 int64_t as_integer(const Value& value, const char* what);
 // Python's int(number): without the fraction.
 int64_t to_integer(const Value& number);
-// Of any number.
+// An int, a float or a bool.
 bool is_number(const Value& value);
 double as_double(const Value& number);
 
