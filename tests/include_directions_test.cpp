@@ -22,6 +22,7 @@ const std::vector<std::string> kRooms = {
     "base/quantization",
     "data/files",
     "data/images",
+    "data/jinja",
     "data/tokenizers",
     "data/rows",
     "data/text",
