@@ -4,7 +4,6 @@
 #include <zstd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -14,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/printable.h"
+#include "data/files/text_format.h"
 
 namespace longshore::data {
 namespace {
@@ -145,14 +145,6 @@ class ZstdSource final : public PackedSource {
 };
 
 }  // namespace
-
-Compression compression_of(const fs::path& path) {
-  std::string ending = path.extension().string();
-  std::ranges::transform(ending, ending.begin(), [](unsigned char c) { return std::tolower(c); });
-  return ending == ".gz"    ? Compression::gzip
-         : ending == ".zst" ? Compression::zstd
-                            : Compression::none;
-}
 
 std::unique_ptr<ByteSource> ByteSource::open(const fs::path& path) {
   switch (compression_of(path)) {

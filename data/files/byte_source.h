@@ -1,4 +1,5 @@
-// A ByteSource reads a file's bytes from front to back, and unpacks those of gzip and zstd.
+// A ByteSource reads a file's bytes from front to back, and unpacks those of gzip and zstd, by the
+// file's name.
 #pragma once
 
 #include <cstddef>
@@ -7,11 +8,6 @@
 #include <span>
 
 namespace longshore::data {
-
-enum class Compression { none, gzip, zstd };
-
-// By the ending of the file's name, in any case: .gz, .zst.
-Compression compression_of(const std::filesystem::path& path);
 
 // Memory does not grow with the file, however much is packed into it.
 class ByteSource {

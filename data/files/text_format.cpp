@@ -5,14 +5,26 @@
 #include <string>
 #include <utility>
 
-#include "data/files/byte_source.h"
-
 namespace longshore::data {
+namespace {
+
+std::string ending_of(const std::filesystem::path& path) {
+  std::string ending = path.extension().string();
+  std::ranges::transform(ending, ending.begin(), [](unsigned char c) { return std::tolower(c); });
+  return ending;
+}
+
+}  // namespace
+
+Compression compression_of(const std::filesystem::path& path) {
+  const std::string ending = ending_of(path);
+  if (ending == ".gz") return Compression::gzip;
+  return ending == ".zst" ? Compression::zstd : Compression::none;
+}
 
 std::optional<TextFormat> text_format(const std::filesystem::path& path) {
   const bool is_packed = compression_of(path) != Compression::none;
-  std::string ending = (is_packed ? path.stem() : path).extension().string();
-  std::ranges::transform(ending, ending.begin(), [](unsigned char c) { return std::tolower(c); });
+  const std::string ending = ending_of(is_packed ? path.stem() : path);
   for (const auto& [name, format] : {std::pair{".txt", TextFormat::paragraphs},
                                      {".jsonl", TextFormat::json_lines},
                                      {".ndjson", TextFormat::json_lines},

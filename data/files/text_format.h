@@ -1,10 +1,16 @@
-// text_format() says by the name of a text file what it holds.
+// text_format() says by the name of a text file what it holds, and compression_of() how it is
+// packed.
 #pragma once
 
 #include <filesystem>
 #include <optional>
 
 namespace longshore::data {
+
+enum class Compression { none, gzip, zstd };
+
+// By the ending of the file's name, in any case: .gz, .zst.
+Compression compression_of(const std::filesystem::path& path);
 
 enum class TextFormat {
   paragraphs,  // .txt: see DocumentReader
