@@ -134,8 +134,9 @@ void require_other_than_adapted(const Config& config, const std::set<std::string
                           " in it, expected none with " + described(config, key));
   };
   const std::vector<std::string> targets = lora_targets(config);
-  if (!config.trainable_token_indices.empty())
-    require_none(models::kEmbeddingModule, "trainable_token_indices");
+  if (!trained_tokens(config).empty())
+    require_none(models::kEmbeddingModule,
+                 config.trainable_token_indices.empty() ? "add_tokens" : "trainable_token_indices");
   if (std::ranges::find(targets, models::kHeadModule) != targets.end())
     require_none(models::kHeadModule, "lora_targets");
 }

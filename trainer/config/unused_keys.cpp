@@ -53,6 +53,7 @@ const std::vector<Switch>& switches() {
        {"lora_alpha", "lora_targets", "use_rslora", "use_dora", "modules_to_save",
         "trainable_token_indices", "rank_pattern", "alpha_pattern", "lora_dropout",
         "loraplus_lr_ratio", "lora_per_expert"}},
+      {"num_epoch", [](const Config& config) { return config.num_epoch > 0; }, {"steps"}},
       {"opt_type",
        [](const Config& config) { return config.opt_type != OptType::adamw; },
        {"adam_b1", "adam_b2", "adam_eps", "adam_weight_decay"}},

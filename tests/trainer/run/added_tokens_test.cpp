@@ -189,6 +189,8 @@ TEST_F(AddTokens, AreRefusedByName) {
               HasSubstr("is a sentencepiece model, expected a tokenizer.json"));
   EXPECT_THAT(refusal("'add_tokens=[<x>]' trainable_parameters_mask=layers lora_rank=0"),
               HasSubstr("expected it with add_tokens"));
+  EXPECT_THAT(refusal("'add_tokens=[<x>]' trainable_parameters_mask=embed_tokens"),
+              HasSubstr("found model.embed_tokens.weight in it, expected none with add_tokens"));
   // A tokenizer of another model, and one that lacks what the model has learnt.
   EXPECT_THAT(refusal("'add_tokens=[<x>]' tokenizer_path=" + kTokenizer +
                       " load_parameters_path=" + golden_folder("llama2_mha_untied").string()),
