@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/printable.h"
+#include "base/utf8.h"
 
 namespace longshore {
 
@@ -9,7 +10,7 @@ void StrictJson::read(std::string_view text) {
   // The parser would take a zero byte for the end.
   if (const size_t at = text.find('\0'); at != std::string_view::npos)
     throw DataError("no valid JSON: found a zero at byte " + std::to_string(at));
-  if (text.starts_with("\xef\xbb\xbf"))
+  if (text.starts_with(kByteOrderMark))
     throw DataError("no valid JSON: found a byte order mark at its beginning");
   size_ = text.size();
   WideJson::sax_parse(text.begin(), text.end(), this);

@@ -18,6 +18,8 @@ size_t valid_utf8_prefix(std::string_view text);
 // "invalid UTF-8: found 0xE9 at byte 4 of the line"; empty when all of the line is valid.
 std::string utf8_fault(std::string_view line);
 
+inline constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // before a text, no part of it
+
 inline constexpr std::string_view kReplacementCharacter = "\xef\xbf\xbd";  // U+FFFD
 
 // `text` with each maximal part of a character that is not valid replaced by one U+FFFD, as the
@@ -50,6 +52,28 @@ inline size_t last_character_at(std::string_view text) {
   size_t at = text.size() - 1;
   while ((static_cast<unsigned char>(text[at]) & 0xc0) == 0x80) --at;
   return at;
+}
+
+// How many bytes at the head, or at the end, of valid UTF-8 are characters for which `is` holds.
+template <class Is>
+size_t bytes_at_head(std::string_view text, Is is) {
+  size_t length = 0;
+  while (length < text.size()) {
+    const Character character = first_character(text.substr(length));
+    if (!is(character.code_point)) break;
+    length += character.bytes;
+  }
+  return length;
+}
+template <class Is>
+size_t bytes_at_end(std::string_view text, Is is) {
+  size_t begin = text.size();
+  while (begin > 0) {
+    const size_t at = last_character_at(text.substr(0, begin));
+    if (!is(first_character(text.substr(at)).code_point)) break;
+    begin = at;
+  }
+  return text.size() - begin;
 }
 
 }  // namespace longshore

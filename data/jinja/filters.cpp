@@ -12,7 +12,6 @@
 #include <unordered_map>
 
 #include "base/integer.h"
-#include "base/nearest.h"
 #include "base/printable.h"
 #include "base/text.h"
 #include "base/utf8.h"
@@ -21,6 +20,7 @@
 #include "data/jinja/json_dumps.h"
 #include "data/jinja/lookup.h"
 #include "data/jinja/methods.h"
+#include "data/jinja/none_named.h"
 #include "data/jinja/operators.h"
 #include "data/jinja/python_text.h"
 
@@ -732,13 +732,7 @@ const std::unordered_map<std::string, Filter>& filters() {
 
 bool has_filter(const std::string& name) { return filters().contains(name); }
 
-std::string no_filter(const std::string& name) {
-  std::vector<std::string> names;
-  for (const auto& filter : filters()) names.push_back(filter.first);
-  std::ranges::sort(names);
-  return "found no filter named " + excerpt(name) + ", expected one that is there" +
-         nearest_help(nearest(name, names));
-}
+std::string no_filter(const std::string& name) { return none_named("filter", filters(), name); }
 
 Value apply_filter(const std::string& name, const Value& value, const Arguments& arguments,
                    Budget& budget) {

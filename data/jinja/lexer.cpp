@@ -30,26 +30,6 @@ std::string normalized(std::string_view source) {
   return text;
 }
 
-size_t space_at_head(std::string_view text) {
-  size_t bytes = 0;
-  while (bytes < text.size()) {
-    const Character character = first_character(text.substr(bytes));
-    if (!is_space(character.code_point)) break;
-    bytes += character.bytes;
-  }
-  return bytes;
-}
-
-size_t space_at_end(std::string_view text) {
-  size_t begin = text.size();
-  while (begin > 0) {
-    const size_t at = last_character_at(text.substr(0, begin));
-    if (!is_space(first_character(text.substr(at)).code_point)) break;
-    begin = at;
-  }
-  return text.size() - begin;
-}
-
 class Lexer {
  public:
   explicit Lexer(std::string_view source) : source_(normalized(source)), rest_(source_) {}
@@ -74,7 +54,7 @@ class Lexer {
     rest_.remove_prefix(skipped.size());
   }
 
-  void skip_space() { skip(space_at_head(rest_)); }
+  void skip_space() { skip(bytes_at_head(rest_, is_space)); }
 
   // "{{", "{%" or "{#" and a sign for the white space before it.
   static bool begins_tag(std::string_view text) {
@@ -110,11 +90,11 @@ class Lexer {
   // line begins with, where there is nothing else.
   void add_text(std::string_view text, char sign, bool is_block) {
     if (sign == '-') {
-      text.remove_suffix(space_at_end(text));
+      text.remove_suffix(bytes_at_end(text, is_space));
     } else if (sign != '+' && is_block) {
       const size_t line = text.rfind('\n') + 1;  // 0 where there is none
       const bool is_at_line_start = line > 0 || is_line_start_;
-      if (is_at_line_start && space_at_head(text.substr(line)) == text.size() - line)
+      if (is_at_line_start && bytes_at_head(text.substr(line), is_space) == text.size() - line)
         text = text.substr(0, line);
     }
     if (!text.empty()) add(TokenKind::text, std::string(text));
@@ -124,10 +104,10 @@ class Lexer {
   static size_t named_tag(std::string_view text, std::string_view name, bool has_sign,
                           bool allows_plus) {
     size_t at = has_sign ? 3 : 2;
-    at += space_at_head(text.substr(at));
+    at += bytes_at_head(text.substr(at), is_space);
     if (!text.substr(at).starts_with(name)) return 0;
     at += name.size();
-    at += space_at_head(text.substr(at));
+    at += bytes_at_head(text.substr(at), is_space);
     const bool has_end_sign =
         at < text.size() && (text[at] == '-' || (allows_plus && text[at] == '+'));
     if (has_end_sign) ++at;

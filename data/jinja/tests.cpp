@@ -1,12 +1,9 @@
-#include <algorithm>
 #include <unordered_map>
-#include <vector>
 
-#include "base/nearest.h"
-#include "base/printable.h"
 #include "data/jinja/arguments.h"
 #include "data/jinja/characters.h"
 #include "data/jinja/filters.h"
+#include "data/jinja/none_named.h"
 #include "data/jinja/operators.h"
 #include "data/jinja/python_text.h"
 
@@ -126,13 +123,7 @@ const std::unordered_map<std::string, Test>& tests() {
 
 bool has_test(const std::string& name) { return tests().contains(name); }
 
-std::string no_test(const std::string& name) {
-  std::vector<std::string> names;
-  for (const auto& test : tests()) names.push_back(test.first);
-  std::ranges::sort(names);
-  return "found no test named " + excerpt(name) + ", expected one that is there" +
-         nearest_help(nearest(name, names));
-}
+std::string no_test(const std::string& name) { return none_named("test", tests(), name); }
 
 bool apply_test(const std::string& name, const Value& value, const Arguments& arguments,
                 Budget& budget) {

@@ -4,20 +4,10 @@
 #include <span>
 #include <string_view>
 
+#include "base/split_mix.h"
 #include "data/files/fnv1a.h"
 
 namespace longshore::data {
-namespace {
-
-// FNV-1a's high bits depend on the last bytes alone: SplitMix64's finisher (Steele, Lea and Flood
-// 2014) mixes them.
-uint64_t mixed(uint64_t hash) {
-  hash = (hash ^ hash >> 30) * 0xbf58476d1ce4e5b9;
-  hash = (hash ^ hash >> 27) * 0x94d049bb133111eb;
-  return hash ^ hash >> 31;
-}
-
-}  // namespace
 
 HeldOutDocuments::HeldOutDocuments(const TokenFile& file, double fraction) {
   std::vector<int32_t> tokens;
@@ -27,7 +17,9 @@ HeldOutDocuments::HeldOutDocuments(const TokenFile& file, double fraction) {
     tokens.resize(static_cast<size_t>(document.count));
     file.read(document.first, tokens);
     const auto bytes = std::as_bytes(std::span(tokens));
-    const uint64_t hash = mixed(fnv1a({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
+    // Mixed, since FNV-1a's high bits depend on the last bytes alone.
+    const uint64_t hash =
+        split_mix(fnv1a({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
     is_held_out_.push_back(std::ldexp(static_cast<double>(hash), -64) < fraction);
     count_ += is_held_out_.back() ? 1 : 0;
   }

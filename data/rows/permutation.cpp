@@ -6,18 +6,9 @@
 
 #include "base/error.h"
 #include "base/philox.h"
+#include "base/split_mix.h"
 
 namespace longshore::data {
-namespace {
-
-// The finaliser of SplitMix64.
-uint64_t mix(uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31);
-}
-
-}  // namespace
 
 Permutation::Permutation(uint64_t size, uint64_t seed, uint64_t epoch) : size_(size) {
   if (size < 1 || size > uint64_t{1} << 62 || epoch >> 32)
@@ -37,7 +28,7 @@ uint64_t Permutation::scramble(uint64_t value) const {
   uint64_t left = value >> half_bits_;
   uint64_t right = value & mask;
   for (uint64_t key : keys_) {
-    const uint64_t next = left ^ (mix(right ^ key) & mask);
+    const uint64_t next = left ^ (split_mix(right ^ key) & mask);
     left = right;
     right = next;
   }

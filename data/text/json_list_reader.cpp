@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/printable.h"
+#include "base/utf8.h"
 #include "data/text/line_reader.h"
 #include "data/tokenizers/tokenizer.h"
 
@@ -11,7 +12,7 @@ namespace longshore::data {
 namespace {
 
 constexpr size_t kBufferBytes = size_t{1} << 20;
-constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf", kWhiteSpace = " \t\r\n";
+constexpr std::string_view kWhiteSpace = " \t\r\n";
 
 }  // namespace
 

@@ -4,14 +4,13 @@
 
 #include "base/error.h"
 #include "base/printable.h"
+#include "base/utf8.h"
 #include "data/tokenizers/tokenizer.h"
 
 namespace longshore::data {
 namespace {
 
 constexpr size_t kBufferBytes = size_t{1} << 20;
-constexpr std::string_view kByteOrderMark =
-    "\xef\xbb\xbf";  // before a text, of which it is no part
 
 }  // namespace
 

@@ -14,24 +14,8 @@ bool is_space(char32_t c) {
 
 }  // namespace
 
-size_t white_space_at_head(std::string_view text) {
-  size_t length = 0;
-  while (length < text.size()) {
-    const Character character = first_character(text.substr(length));
-    if (!is_space(character.code_point)) break;
-    length += character.bytes;
-  }
-  return length;
-}
+size_t white_space_at_head(std::string_view text) { return bytes_at_head(text, is_space); }
 
-size_t white_space_at_end(std::string_view text) {
-  size_t begin = text.size();
-  while (begin > 0) {
-    const size_t at = last_character_at(text.substr(0, begin));
-    if (!is_space(first_character(text.substr(at)).code_point)) break;
-    begin = at;
-  }
-  return text.size() - begin;
-}
+size_t white_space_at_end(std::string_view text) { return bytes_at_end(text, is_space); }
 
 }  // namespace longshore::data

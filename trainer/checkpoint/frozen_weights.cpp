@@ -9,6 +9,7 @@
 #include "base/integer.h"
 #include "base/pieces.h"
 #include "base/printable.h"
+#include "base/split_mix.h"
 #include "data/files/content_hash.h"
 #include "offload/backends/cpu_backend.h"
 #include "trainer/checkpoint/manifest.h"
@@ -28,8 +29,7 @@ namespace {
 namespace fs = std::filesystem;
 using offload::Parameter;
 
-// The sum of numbers, each mixed with its place by SplitMix64's finisher (Steele, Lea and Flood
-// 2014).
+// The sum of numbers, each mixed with its place.
 template <class Bits>
 uint64_t mixed_sum(const std::string& bytes, uint64_t first_place) {
   const auto count = static_cast<int64_t>(bytes.size() / sizeof(Bits));
@@ -39,10 +39,7 @@ uint64_t mixed_sum(const std::string& bytes, uint64_t first_place) {
   for (int64_t i = 0; i < count; ++i) {
     Bits bits;
     std::memcpy(&bits, bytes.data() + i * static_cast<int64_t>(sizeof bits), sizeof bits);
-    uint64_t mixed = (first_place + static_cast<uint64_t>(i) + 1) * 0x9e3779b97f4a7c15 ^ bits;
-    mixed = (mixed ^ mixed >> 30) * 0xbf58476d1ce4e5b9;
-    mixed = (mixed ^ mixed >> 27) * 0x94d049bb133111eb;
-    sum += mixed ^ mixed >> 31;
+    sum += split_mix((first_place + static_cast<uint64_t>(i) + 1) * 0x9e3779b97f4a7c15 ^ bits);
   }
   return sum;
 }

@@ -248,7 +248,12 @@ std::optional<int64_t> end_of_epochs(const Config& config,
 
 // How often the run goes through its files: "600 steps of 8 rows are 0.51 epochs".
 std::string epochs_text(const Config& config, std::span<const data::WeightedRows> sources,
-                        int64_t steps, int64_t rows_of_step) {
+                        std::optional<int64_t> end, int64_t steps, int64_t rows_of_step) {
+  std::string text = plural(steps, "step") + " of " + plural(rows_of_step, "row") +
+                     (steps == 1 ? " is " : " are ");
+  if (end)
+    return text + fmt::format("{:g} epochs, {} in the last", config.num_epoch,
+                              plural(*end - (steps - 1) * rows_of_step, "row"));
   double weights = 0;
   auto weight = [](const data::WeightedRows& source) {
     return source.weight.value_or(static_cast<double>(source.rows->count()));
@@ -261,12 +266,7 @@ std::string epochs_text(const Config& config, std::span<const data::WeightedRows
     epochs.push_back(fmt::format("{:.2f}", rows / static_cast<double>(source.rows->count())));
     if (!source.weight) break;  // without weights it is the same number for each
   }
-  std::string text = plural(steps, "step") + " of " + plural(rows_of_step, "row");
-  if (const std::optional<int64_t> end = end_of_epochs(config, sources))
-    return text + fmt::format(" {} {:g} epochs, {} in the last", steps == 1 ? "is" : "are",
-                              config.num_epoch, plural(*end - (steps - 1) * rows_of_step, "row"));
-  return text + fmt::format(" {} {} epochs{}", steps == 1 ? "is" : "are", join(epochs),
-                            epochs.size() > 1 ? " of these files" : "");
+  return text + join(epochs) + " epochs" + (epochs.size() > 1 ? " of these files" : "");
 }
 
 // What stands before the text of a document: bos, or the end of another document.
@@ -394,7 +394,7 @@ TrainingData open_data(const Config& config, const data::BatchSchema& schema, co
   const int64_t rows_of_step = rows_per_step(config, rank.world_size);
   const std::optional<int64_t> end = end_of_epochs(config, sources);
   if (end) result.steps = (*end - 1) / rows_of_step + 1;
-  log(epochs_text(config, sources, result.steps, rows_of_step));
+  log(epochs_text(config, sources, end, result.steps, rows_of_step));
   result.training = data::shuffled_batches(std::move(sources), schema, seed, rank, end);
   if (evaluates(config)) open_validation(config, schema, rank, std::move(held_out), opener, result);
   require_use_of_template(config);

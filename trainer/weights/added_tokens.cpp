@@ -30,7 +30,9 @@ void require_tokenizer_of_model(const Config& config, const data::Tokenizer& tok
 // That the folder of the weights has no rows for the tokens already, which training has made.
 void require_new(const Config& config, const data::Tokenizer& tokenizer) {
   const fs::path& folder = config.load_parameters_path;
-  if (folder.empty() || !data::tokenizer_file(folder)) return;
+  if (folder.empty()) return;
+  const std::optional<fs::path> file = data::tokenizer_file(folder);
+  if (!file || *file == tokenizer.path()) return;
   const data::Tokenizer there(folder);
   for (const std::string& token : config.add_tokens)
     if (there.id_of(token) && !tokenizer.id_of(token))
