@@ -1,6 +1,7 @@
 #include "base/json_tree.h"
 
 #include <cstdlib>
+#include <optional>
 #include <type_traits>
 #include <unordered_map>
 #include <utility>
@@ -99,6 +100,90 @@ Json read_tree(std::string_view text) {
   return reader.take();
 }
 
+// Hands the events within wanted values to a TreeReader of their own, and drops others.
+class ObjectReader : public StrictJson {
+ public:
+  explicit ObjectReader(const std::function<bool(const std::string&)>& wants) : wants_(wants) {}
+
+  ordered_json take() { return std::move(object_); }
+
+  bool null() override {
+    return value([](auto& reader) { return reader.null(); }, "null");
+  }
+  bool boolean(bool flag) override {
+    return value([&](auto& reader) { return reader.boolean(flag); }, "a boolean");
+  }
+  bool number_integer(number_integer_t number) override {
+    return value([&](auto& reader) { return reader.number_integer(number); }, "a number");
+  }
+  bool number_unsigned(number_unsigned_t number) override {
+    return value([&](auto& reader) { return reader.number_unsigned(number); }, "a number");
+  }
+  bool number_float(number_float_t number, const string_t& text) override {
+    return value([&](auto& reader) { return reader.number_float(number, text); }, "a number");
+  }
+  bool string(string_t& text) override {
+    return value([&](auto& reader) { return reader.string(text); }, "a string");
+  }
+
+  bool start_object(size_t size) override {
+    if (depth_++ == 0) return true;
+    return hand_over([&](auto& reader) { return reader.start_object(size); });
+  }
+  bool start_array(size_t size) override {
+    if (depth_ == 0) refuse("an array");
+    ++depth_;
+    return hand_over([&](auto& reader) { return reader.start_array(size); });
+  }
+  bool end_object() override {
+    if (--depth_ == 0) return true;
+    return hand_over([](auto& reader) { return reader.end_object(); }) && finish();
+  }
+  bool end_array() override {
+    --depth_;
+    return hand_over([](auto& reader) { return reader.end_array(); }) && finish();
+  }
+
+  bool key(string_t& name) override {
+    if (depth_ > 1) return hand_over([&](auto& reader) { return reader.key(name); });
+    key_ = std::move(name);
+    if (!wants_(key_)) return true;
+    if (object_.contains(key_))
+      throw DataError(in_quotes(key_) + ": found the key again, expected it once");
+    reader_.emplace();
+    return true;
+  }
+
+ protected:
+  std::string expectation() const override { return "expected an object"; }
+
+ private:
+  template <class F>
+  bool hand_over(F event) {
+    return !reader_ || event(*reader_);
+  }
+
+  template <class F>
+  bool value(F event, const char* kind) {
+    if (depth_ == 0) refuse(kind);
+    return hand_over(event) && finish();
+  }
+
+  bool finish() {
+    if (depth_ == 1 && reader_) {
+      object_[key_] = reader_->take();
+      reader_.reset();
+    }
+    return true;
+  }
+
+  const std::function<bool(const std::string&)>& wants_;
+  size_t depth_ = 0;
+  std::string key_;                                 // of the value that comes
+  std::optional<TreeReader<ordered_json>> reader_;  // of one that is wanted
+  ordered_json object_ = ordered_json::object();
+};
+
 constexpr int kOneLine = -1;
 
 template <class Json>
@@ -149,6 +234,13 @@ json json_tree(std::string_view text) { return read_tree<json>(text); }
 
 ordered_json ordered_json_tree(std::string_view text) { return read_tree<ordered_json>(text); }
 
+ordered_json ordered_json_object(std::string_view text,
+                                 const std::function<bool(const std::string&)>& wants) {
+  ObjectReader reader(wants);
+  reader.read(text);
+  return reader.take();
+}
+
 json json_number(JsonFloat value, const std::string& text) {
   const bool is_integer = text.find_first_of(".eE") == text.npos;
   if (!is_integer && !value.is_beyond_float64()) return static_cast<double>(value);
@@ -162,6 +254,13 @@ std::string shown(const json& value) {
   std::string text;
   write(value, kOneLine, text);
   return excerpt(text);
+}
+
+std::string kind_of(const ordered_json& value) {
+  if (value.is_object()) return "an object";
+  if (value.is_array()) return "an array";
+  if (value.is_string()) return "a string";
+  return shown(value);
 }
 
 double as_float64(const json& value) {

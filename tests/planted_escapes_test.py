@@ -223,7 +223,7 @@ class PlantedEscapes(unittest.TestCase):
     def test_examples(self):
         tokenizer = GOLDENS / "tokenizers/bytelevel_bpe_qwen"
         shown = [{LONG: 1}, {"messages": [{"role": LONG, "content": ""}]},
-                 {"messages": [{"role": "user", "content": "a", LONG: 1}]}]
+                 {"messages": [{"role": "user", LONG: 1}]}]
         unshown = [{"text": 1, LONG: 2}, LONG, {"prompt": LONG, "completion": {LONG: LONG}}, {"text": [LONG]}]
         for line in shown + unshown:
             folder = Folder()
@@ -236,6 +236,18 @@ class PlantedEscapes(unittest.TestCase):
         folder = Folder()
         self.case("tokenize", "--tokenizer", tokenizer, "--out", folder.path / "out",
                   folder.write("a.jsonl", f'{{"text": "{PLANTED}"}}'), shows=False)
+
+    def test_chat_templates(self):
+        line = json.dumps({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]})
+        tokenizer = (GOLDENS / "tokenizers/bytelevel_bpe_qwen/tokenizer.json").read_text()
+        planted = json.dumps(PLANTED)
+        for template in (f"{{{{ raise_exception({planted}) }}}}", f"{{{{ x.{PLANTED} }}}}", f"{{{{ 'a' | {PLANTED} }}}}",
+                         f"{{{{ {planted} + 1 }}}}"):
+            folder = Folder()
+            folder.write("tokenizer.json", tokenizer)
+            folder.write("chat_template.jinja", template)
+            self.case("tokenize", "--tokenizer", folder.path, "--out", folder.path / "out",
+                      folder.write("a.jsonl", line), shows=False)
 
     def test_keys_and_values_of_a_config(self):
         planted = json.dumps(PLANTED)

@@ -47,7 +47,7 @@ Value function(std::string name, std::function<Value(Arguments&)> call) {
 
 class Interpreter {
  public:
-  explicit Interpreter(const std::tm& now) : now_(now) {}
+  explicit Interpreter(const std::optional<std::tm>& now) : now_(now) {}
 
   JinjaText run(const Block& statements, const nlohmann::ordered_json& variables) {
     try {
@@ -83,7 +83,7 @@ class Interpreter {
     add("dict", &Interpreter::make_dict_of);
     add("namespace", &Interpreter::make_namespace);
     add("raise_exception", &Interpreter::raise);
-    add("strftime_now", &Interpreter::strftime_now);
+    if (now_) add("strftime_now", &Interpreter::strftime_now);
   }
 
   Value range(Arguments& arguments) {
@@ -167,7 +167,7 @@ class Interpreter {
     }
     std::array<char, 4096> text{};
     // A character at the end tells an empty text from one that is too long.
-    const size_t size = std::strftime(text.data(), text.size(), (format + ".").c_str(), &now_);
+    const size_t size = std::strftime(text.data(), text.size(), (format + ".").c_str(), &*now_);
     if (size == 0 || format.find('\0') != std::string::npos)
       throw DataError(
           "strftime_now: found a format of a text that is too long, or a zero byte, "
@@ -656,7 +656,7 @@ class Interpreter {
     return apply_test(test.name, value, evaluated(test.arguments), budget_);
   }
 
-  const std::tm& now_;
+  const std::optional<std::tm>& now_;
   Budget budget_;
   size_t line_ = 1;
   std::deque<Namespace> namespaces_;
@@ -669,7 +669,7 @@ class Interpreter {
 }  // namespace
 
 JinjaText interpret(const Block& statements, const nlohmann::ordered_json& variables,
-                    const std::tm& now) {
+                    const std::optional<std::tm>& now) {
   return Interpreter(now).run(statements, variables);
 }
 

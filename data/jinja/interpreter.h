@@ -3,6 +3,7 @@
 
 #include <ctime>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 
 #include "data/jinja/jinja_text.h"
 #include "data/jinja/syntax.h"
@@ -11,6 +12,6 @@ namespace longshore::data::jinja {
 
 // Throws a DataError with the line, and RaisedByTemplate.
 JinjaText interpret(const Block& statements, const nlohmann::ordered_json& variables,
-                    const std::tm& now);
+                    const std::optional<std::tm>& now);
 
 }  // namespace longshore::data::jinja

@@ -28,7 +28,8 @@ JinjaTemplate::JinjaTemplate(JinjaTemplate&&) noexcept = default;
 JinjaTemplate& JinjaTemplate::operator=(JinjaTemplate&&) noexcept = default;
 JinjaTemplate::~JinjaTemplate() = default;
 
-JinjaText JinjaTemplate::render(const nlohmann::ordered_json& variables, const std::tm& now) const {
+JinjaText JinjaTemplate::render(const nlohmann::ordered_json& variables,
+                                const std::optional<std::tm>& now) const {
   return jinja::interpret(syntax_->statements, variables, now);
 }
 

@@ -10,6 +10,7 @@
 #include <ctime>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string_view>
 
 #include "data/jinja/jinja_text.h"
@@ -29,8 +30,10 @@ class JinjaTemplate {
   ~JinjaTemplate();
 
   // The variables are an object: messages, tools, add_generation_prompt and others. `now` is what
-  // the function strftime_now() shows. Throws RaisedByTemplate, and a DataError with the line.
-  JinjaText render(const nlohmann::ordered_json& variables, const std::tm& now) const;
+  // the function strftime_now() shows; without, there is no such function. Throws
+  // RaisedByTemplate, and a DataError with the line.
+  JinjaText render(const nlohmann::ordered_json& variables,
+                   const std::optional<std::tm>& now = std::nullopt) const;
 
   // Whether it says what the assistant writes.
   bool has_generation() const;

@@ -1,219 +1,233 @@
 #include "data/text/chat_template.h"
 
-#include <array>
-#include <string>
+#include <algorithm>
 #include <utility>
 
 #include "base/error.h"
-#include "base/nearest.h"
+#include "base/json_tree.h"
 #include "base/printable.h"
-#include "base/text.h"
-#include "data/tokenizers/white_space.h"
+#include "data/files/fnv1a.h"
+#include "data/jinja/jinja_template.h"
 
 namespace longshore::data {
 namespace {
 
-std::string stripped(std::string_view text) {
-  text.remove_prefix(white_space_at_head(text));
-  text.remove_suffix(white_space_at_end(text));
-  return std::string(text);
-}
+using nlohmann::ordered_json;
 
-// What ends the assistant's turn, in the order of kChatTemplates.
-constexpr std::array<const char*, kChatTemplates.size()> kEndOfTurn = {
-    "</s>", "<|eot_id|>", "<end_of_turn>", "<|im_end|>"};
-
-enum class By { prompt, assistant };
-
-// Collects pieces and resolves special tokens.
-class Writer {
- public:
-  explicit Writer(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
-
-  void special(const char* name, By by = By::prompt) {
-    pieces_.push_back({name, special_id(name, tokenizer_), by == By::assistant});
-  }
-
-  void image() {
-    special(kStartOfImage);
-    pieces_.back().is_image = true;
-  }
-
-  void text(std::string text, By by = By::prompt) {
-    if (!text.empty()) pieces_.push_back({std::move(text), std::nullopt, by == By::assistant});
-  }
-
-  std::vector<ChatPiece> take() { return std::move(pieces_); }
-
- private:
-  const Tokenizer& tokenizer_;
-  std::vector<ChatPiece> pieces_;
+// What a template can do with content.
+enum class Content {
+  text,   // it writes strings, and would fail on a list of parts or show its braces
+  parts,  // the other way round
+  either
 };
 
-By writer_of(const ChatMessage& message) {
-  return message.role == "assistant" ? By::assistant : By::prompt;
-}
-
-[[noreturn]] void refuse(size_t index, const ChatMessage& message, const std::string& expected) {
-  throw DataError("message " + std::to_string(index) + ": expected " + expected +
-                  ", found the role " + in_quotes(message.role));
-}
-
-void expect_known_roles(std::span<const ChatMessage> messages) {
-  if (messages.empty()) throw DataError("expected a conversation, found no messages");
-  for (size_t i = 0; i < messages.size(); ++i)
-    if (messages[i].role != "system" && messages[i].role != "user" &&
-        messages[i].role != "assistant")
-      refuse(i, messages[i], "system, user or assistant");
-}
-
-// That from `first` on, user and assistant take turns.
-void expect_turns(std::span<const ChatMessage> messages, size_t first) {
-  if (first == messages.size()) throw DataError("expected a user's message, found none");
-  for (size_t i = first; i < messages.size(); ++i) {
-    const char* expected = (i - first) % 2 == 0 ? "user" : "assistant";
-    if (messages[i].role != expected)
-      refuse(i, messages[i], std::string(expected) + " (user and assistant take turns)");
-  }
-}
-
-void expect_parts_of_gemma(std::span<const ChatMessage> messages, bool is_gemma) {
-  for (size_t i = 0; i < messages.size(); ++i)
-    if (!messages[i].parts.empty() && (!is_gemma || messages[i].role == "system"))
-      throw DataError("message " + std::to_string(i) +
-                      ": found content of several parts or with an image, expected a text; " +
-                      (is_gemma ? "the template gemma writes such content of user and assistant"
-                                : "nearest: the template gemma writes such content"));
-}
-
-void write_llama2(std::span<const ChatMessage> messages, const char* end, Writer& writer) {
-  const size_t first = messages[0].role == "system" ? 1 : 0;
-  expect_turns(messages, first);
-  for (size_t i = first; i < messages.size(); ++i) {
-    std::string content = messages[i].content;
-    if (writer_of(messages[i]) == By::assistant) {
-      writer.text(" " + stripped(content) + " ", By::assistant);
-      writer.special(end, By::assistant);
-      continue;
+// As transformers gives a message's reasoning by the names that templates know it by.
+void name_reasoning(ordered_json& message) {
+  for (const char* name : {"reasoning_content", "thinking", "reasoning"})
+    if (const auto found = message.find(name); found != message.end()) {
+      const ordered_json thought = *found;
+      message["reasoning_content"] = message["thinking"] = thought;
+      return;
     }
-    if (i == 1 && first == 1)
-      content = "<<SYS>>\n" + messages[0].content + "\n<</SYS>>\n\n" + content;
-    writer.special("<s>");
-    writer.text("[INST] " + stripped(content) + " [/INST]");
-  }
 }
 
-void write_llama3(std::span<const ChatMessage> messages, const char* end,
-                  ChatTemplate::Ending ending, Writer& writer) {
-  auto open = [&](const std::string& role) {
-    writer.special("<|start_header_id|>");
-    writer.text(role);
-    writer.special("<|end_header_id|>");
-    writer.text("\n\n");
-  };
-  writer.special("<|begin_of_text|>");
-  for (const ChatMessage& message : messages) {
-    open(message.role);
-    writer.text(stripped(message.content), writer_of(message));
-    writer.special(end, writer_of(message));
-  }
-  if (ending == ChatTemplate::Ending::assistant_opens) open("assistant");
+bool is_list(const ordered_json& message) {
+  const auto content = message.find("content");
+  return content != message.end() && content->is_array();
 }
 
-void write_gemma(std::span<const ChatMessage> messages, const char* end,
-                 ChatTemplate::Ending ending, Writer& writer) {
-  const bool has_system = messages[0].role == "system";
-  const auto turns = messages.subspan(has_system ? 1 : 0);
-  expect_turns(messages, has_system ? 1 : 0);
-  auto open = [&](const std::string& role) {
-    writer.special("<start_of_turn>");
-    writer.text(role + "\n");
-  };
-  writer.special("<bos>");
-  for (const ChatMessage& message : turns) {
-    open(message.role == "assistant" ? "model" : "user");
-    const bool follows_system = has_system && &message == turns.data();
-    writer.text((follows_system ? messages[0].content + "\n\n" : "") + stripped(message.content),
-                writer_of(message));
-    for (const ContentPart& part : message.parts)
-      part.is_image ? writer.image() : writer.text(stripped(part.text), writer_of(message));
-    writer.special(end, writer_of(message));
-    writer.text("\n");
+std::string joined_text(const ordered_json& parts, size_t message, const std::string& name) {
+  std::string text;
+  for (const auto& part : parts) {
+    if (part["type"] != "text")
+      throw DataError("message " + std::to_string(message) +
+                      ": found an image, for which the chat template " + name + " writes no place");
+    text += part["text"].get_ref<const std::string&>();
   }
-  if (ending == ChatTemplate::Ending::assistant_opens) open("model");
+  return text;
 }
 
-void write_chatml(std::span<const ChatMessage> messages, const char* end,
-                  ChatTemplate::Ending ending, Writer& writer) {
-  auto open = [&](const std::string& role) {
-    writer.special("<|im_start|>");
-    writer.text(role + "\n");
-  };
-  for (const ChatMessage& message : messages) {
-    open(message.role);
-    writer.text(message.content, writer_of(message));
-    writer.special(end, writer_of(message));
-    writer.text("\n");
+// "<bos>" and the like, each once.
+std::vector<std::string> names_in_brackets(std::string_view source) {
+  constexpr size_t kMostBytes = 64;
+  std::vector<std::string> names;
+  for (size_t at = source.find('<'); at != source.npos; at = source.find('<', at + 1)) {
+    const size_t end = source.find_first_of("> \t\n'\"", at);
+    if (end == source.npos || source[end] != '>' || end - at > kMostBytes) continue;
+    std::string name(source.substr(at, end + 1 - at));
+    if (std::ranges::find(names, name) == names.end()) names.push_back(std::move(name));
   }
-  if (ending == ChatTemplate::Ending::assistant_opens) open("assistant");
+  return names;
 }
 
 }  // namespace
 
-int32_t special_id(const char* name, const Tokenizer& tokenizer) {
-  const std::optional<int32_t> id = tokenizer.id_of(name);
-  if (!id)
-    throw DataError(path_text(tokenizer.path()) + ": the chat template needs the token " +
-                    in_quotes(name) + ", which the tokenizer lacks; add_tokens would add it");
-  return *id;
-}
+struct ChatTemplate::Parts {
+  std::string name, source, tool_source;
+  TemplateVariables variables;
+  JinjaTemplate jinja;
+  std::optional<JinjaTemplate> tool_jinja;
+  std::vector<std::string> required;  // special tokens
+  Content content = Content::either;
+
+  const JinjaTemplate& for_tools(bool has_tools) const {
+    return has_tools && tool_jinja ? *tool_jinja : jinja;
+  }
+
+  ordered_json variables_for(ordered_json messages, const ordered_json& tools,
+                             Ending ending) const {
+    ordered_json all = variables.values;
+    all.update({{"messages", std::move(messages)},
+                {"tools", tools},
+                {"documents", nullptr},
+                {"add_generation_prompt", ending == Ending::assistant_opens}});
+    return all;
+  }
+
+  // Whether it writes a user's content as it stands.
+  bool writes(const ordered_json& content_of_user) const {
+    ordered_json messages = ordered_json::array();
+    messages.push_back({{"role", "user"}, {"content", content_of_user}});
+    try {
+      const std::string text =
+          jinja
+              .render(variables_for(std::move(messages), nullptr, Ending::complete), variables.date)
+              .text;
+      return text.find("quay") != text.npos && text.find("'type'") == text.npos &&
+             text.find("\"type\"") == text.npos;
+    } catch (const DataError&) {
+      return false;
+    }
+  }
+
+  Content content_that_it_writes() const {
+    ordered_json parts = ordered_json::array();
+    parts.push_back({{"type", "text"}, {"text", "quay"}});
+    if (!writes(parts)) return Content::text;
+    return writes("quay") ? Content::either : Content::parts;
+  }
+
+  // As the template can read it.
+  ordered_json readable(const ordered_json& message, size_t index) const {
+    ordered_json result = message;
+    name_reasoning(result);
+    if (content == Content::text && is_list(result)) {
+      result["content"] = joined_text(message["content"], index, name);
+    } else if (content == Content::parts && result.value("content", ordered_json()).is_string()) {
+      ordered_json parts = ordered_json::array();
+      parts.push_back({{"type", "text"}, {"text", message["content"]}});
+      result["content"] = std::move(parts);
+    }
+    return result;
+  }
+
+  // A built-in one would write what it does not know as "None".
+  void require_plain(const Conversation& conversation) const {
+    if (!conversation.tools.is_null())
+      throw DataError("found tools, of which the chat template " + name +
+                      " knows nothing; nearest: chat_template=auto, the model's own");
+    for (size_t i = 0; i < conversation.messages.size(); ++i)
+      if (!conversation.messages[i].contains("content") ||
+          conversation.messages[i]["content"].is_null())
+        throw DataError("message " + std::to_string(i) +
+                        ": found no content, without which the chat template " + name +
+                        " writes nothing; nearest: chat_template=auto, the model's own");
+  }
+};
 
 ChatTemplate ChatTemplate::named(std::string_view name) {
-  for (size_t i = 0; i < kChatTemplates.size(); ++i)
-    if (name == kChatTemplates[i]) return ChatTemplate(static_cast<Family>(i));
-  throw ConfigError("no chat template is named " + in_quotes(name) + "; there are " +
-                    join(kChatTemplates) + nearest_help(nearest(name, kChatTemplates)));
+  const BuiltInTemplate& built_in = built_in_template(name);
+  return ChatTemplate(std::make_shared<Parts>(Parts{.name = std::string(name),
+                                                    .source = built_in.source,
+                                                    .jinja = JinjaTemplate(built_in.source),
+                                                    .required = built_in.special_tokens}));
 }
 
-std::vector<ChatPiece> ChatTemplate::pieces(std::span<const ChatMessage> messages,
-                                            const Tokenizer& tokenizer, Ending ending) const {
-  expect_known_roles(messages);
-  expect_parts_of_gemma(messages, family_ == Family::gemma);
-  const char* end = kEndOfTurn[static_cast<size_t>(family_)];
-  Writer writer(tokenizer);
-  switch (family_) {
-    case Family::llama2:
-      write_llama2(messages, end, writer);
-      break;
-    case Family::llama3:
-      write_llama3(messages, end, ending, writer);
-      break;
-    case Family::gemma:
-      write_gemma(messages, end, ending, writer);
-      break;
-    case Family::chatml:
-      write_chatml(messages, end, ending, writer);
-      break;
+ChatTemplate::ChatTemplate(std::shared_ptr<Parts> parts) {
+  if (!parts->tool_source.empty()) parts->tool_jinja.emplace(parts->tool_source);
+  parts->content = parts->content_that_it_writes();
+  parts_ = std::move(parts);
+}
+
+ChatTemplate::ChatTemplate(std::string name, std::string source, TemplateVariables variables,
+                           std::string tool_source)
+    : ChatTemplate(std::make_shared<Parts>(Parts{.name = std::move(name),
+                                                 .source = source,
+                                                 .tool_source = std::move(tool_source),
+                                                 .variables = std::move(variables),
+                                                 .jinja = JinjaTemplate(source)})) {}
+
+JinjaText ChatTemplate::text(const Conversation& conversation, size_t messages,
+                             Ending ending) const {
+  if (is_built_in()) parts_->require_plain(conversation);
+  ordered_json readable = ordered_json::array();
+  for (size_t i = 0; i < messages; ++i)
+    readable.push_back(parts_->readable(conversation.messages[i], i));
+  const JinjaTemplate& jinja = parts_->for_tools(!conversation.tools.is_null());
+  try {
+    return jinja.render(parts_->variables_for(std::move(readable), conversation.tools, ending),
+                        parts_->variables.date);
+  } catch (const RaisedByTemplate& error) {
+    throw DataError("the chat template " + name() +
+                    " refuses the conversation: " + excerpt(error.what()));
+  } catch (const DataError& error) {
+    const std::string message = error.what();
+    const bool lacks_date = message.find("strftime_now") != message.npos && !parts_->variables.date;
+    throw DataError(
+        "chat template " + name() + ": " + message +
+        (lacks_date ? "; nearest: chat_template_date=YYYY-MM-DD, the day that it shows" : ""));
   }
-  return writer.take();
 }
 
-std::vector<std::string> ChatTemplate::special_tokens() const {
-  switch (family_) {
-    case Family::llama2:
-      return {"<s>", "</s>"};
-    case Family::llama3:
-      return {"<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"};
-    case Family::gemma:
-      return {"<bos>", "<start_of_turn>", "<end_of_turn>"};
-    case Family::chatml:
-      return {"<|im_start|>", "<|im_end|>"};
+bool ChatTemplate::has_generation(const Conversation& conversation) const {
+  return parts_->for_tools(!conversation.tools.is_null()).has_generation();
+}
+
+void ChatTemplate::require_special_tokens(const Tokenizer& tokenizer) const {
+  for (const std::string& token : parts_->required)
+    if (!tokenizer.id_of(token))
+      throw DataError(path_text(tokenizer.path()) + ": the chat template needs the token " +
+                      in_quotes(token) + ", which the tokenizer lacks; add_tokens would add it");
+}
+
+std::vector<std::string> ChatTemplate::special_tokens(const Tokenizer& tokenizer) const {
+  std::vector<std::string> tokens;
+  for (const std::string& name : names_in_brackets(source() + parts_->tool_source))
+    if (tokenizer.id_of(name)) tokens.push_back(name);
+  return tokens;
+}
+
+std::optional<int32_t> ChatTemplate::end_of_turn(const Tokenizer& tokenizer) const {
+  require_special_tokens(tokenizer);
+  constexpr std::string_view kAnswer = "quay";
+  Conversation conversation = user_says("Where?");
+  conversation.messages.push_back({{"role", kAssistant}, {"content", kAnswer}});
+  conversation.messages.push_back(conversation.messages[0]);
+  // Some end a turn only where another follows.
+  for (const size_t messages : {size_t{2}, size_t{3}}) {
+    std::string written;
+    try {
+      written = text(conversation, messages).text;
+    } catch (const DataError&) {
+      return std::nullopt;
+    }
+    const size_t answer = std::min(written.rfind(kAnswer), written.size());
+    for (const TextPart& part : tokenizer.split(std::string_view(written).substr(answer)))
+      if (part.id >= 0) return part.id;
   }
-  throw InternalError("no such chat template");
+  return std::nullopt;
 }
 
-int32_t ChatTemplate::end_of_turn(const Tokenizer& tokenizer) const {
-  return special_id(kEndOfTurn[static_cast<size_t>(family_)], tokenizer);
+const std::string& ChatTemplate::name() const { return parts_->name; }
+const std::string& ChatTemplate::source() const { return parts_->source; }
+bool ChatTemplate::is_built_in() const { return !parts_->required.empty(); }
+
+uint64_t ChatTemplate::fingerprint() const {
+  uint64_t hash = fnv1a(parts_->source);
+  hash = fnv1a(parts_->tool_source + json_text(parts_->variables.values), hash);
+  if (!parts_->variables.date) return hash;
+  const std::tm& date = *parts_->variables.date;
+  return fnv1a(std::to_string(date.tm_year * 366 + date.tm_yday), hash);
 }
 
 }  // namespace longshore::data

@@ -11,7 +11,26 @@
 namespace longshore::data {
 namespace {
 
-using Pieces = std::vector<ChatPiece>;
+// The special tokens around an image's in a model that has them in its text.
+constexpr const char *kStartOfImage = "<start_of_image>", *kEndOfImage = "<end_of_image>";
+
+// A part of a document. Parts without a special token between them are one text to a tokenizer:
+// their characters may share tokens.
+struct Piece {
+  std::string text;                   // a special token's name, where it is one
+  std::optional<int32_t> special_id;  // its id
+  bool is_completion = false;         // what is trained on
+  bool is_image = false;              // the place of an image, by the name of what begins one
+};
+using Pieces = std::vector<Piece>;
+
+int32_t special_id(const char* name, const Tokenizer& tokenizer) {
+  const std::optional<int32_t> id = tokenizer.id_of(name);
+  if (!id)
+    throw DataError(path_text(tokenizer.path()) + ": images need the token " + in_quotes(name) +
+                    ", which the tokenizer lacks");
+  return *id;
+}
 
 void append(Document& document, std::span<const int32_t> tokens, bool carries_loss) {
   document.tokens.insert(document.tokens.end(), tokens.begin(), tokens.end());
@@ -20,10 +39,10 @@ void append(Document& document, std::span<const int32_t> tokens, bool carries_lo
 
 // Pieces without a special token between them: one text to the tokenizer. A piece's tokens are
 // those that end within it, counted in the bytes that tokens stand for.
-void append_text(Document& document, std::span<const ChatPiece> pieces, const Tokenizer& tokenizer,
+void append_text(Document& document, std::span<const Piece> pieces, const Tokenizer& tokenizer,
                  TextPosition position) {
   std::string text;
-  for (const ChatPiece& piece : pieces) text += piece.text;
+  for (const Piece& piece : pieces) text += piece.text;
   const std::vector<int32_t> all = tokenizer.encode(text, position);
   size_t begin = 0, bytes = 0;
   for (size_t i = 0; i < pieces.size(); ++i) {
@@ -43,7 +62,7 @@ void append_text(Document& document, std::span<const ChatPiece> pieces, const To
   }
 }
 
-Document encode_pieces(std::span<const ChatPiece> pieces, const Tokenizer& tokenizer) {
+Document encode_pieces(std::span<const Piece> pieces, const Tokenizer& tokenizer) {
   Document document;
   for (size_t i = 0; i < pieces.size();) {
     if (pieces[i].special_id) {
@@ -98,12 +117,12 @@ Document framed(Pieces pieces, Frame frame, const Tokenizer& tokenizer, AddBosEo
 // Puts what stands for an image in text at each place of one.
 Pieces with_images(const Pieces& pieces, const ImageText& image_text, const Tokenizer& tokenizer) {
   Pieces result;
-  for (const ChatPiece& piece : pieces) {
+  for (const Piece& piece : pieces) {
     if (!piece.is_image) {
       result.push_back(piece);
       continue;
     }
-    const ChatPiece line_breaks{.text = "\n\n"}, token{.special_id = image_text.image_token};
+    const Piece line_breaks{.text = "\n\n"}, token{.special_id = image_text.image_token};
     result.push_back(line_breaks);
     result.push_back({.special_id = special_id(kStartOfImage, tokenizer)});
     result.insert(result.end(), static_cast<size_t>(image_text.tokens_per_image), token);
@@ -116,7 +135,7 @@ Pieces with_images(const Pieces& pieces, const ImageText& image_text, const Toke
 // A prompt with places of images: where it names them, or else at its beginning, but after a bos
 // that it writes itself. The first piece is text.
 Pieces prompt_with_places(std::string_view rest, int64_t images, const Tokenizer& tokenizer) {
-  const ChatPiece place{.text = kStartOfImage, .is_image = true};
+  const Piece place{.text = kStartOfImage, .is_image = true};
   Pieces pieces;
   auto add_text = [&](size_t size) {
     pieces.push_back({.text = std::string(rest.substr(0, size))});
@@ -137,7 +156,7 @@ Pieces prompt_with_places(std::string_view rest, int64_t images, const Tokenizer
 }
 
 int64_t places_in(const Pieces& pieces) {
-  return std::ranges::count(pieces, true, &ChatPiece::is_image);
+  return std::ranges::count(pieces, true, &Piece::is_image);
 }
 
 // That as many tokens of images are there as images have: others would pass for places of theirs.
@@ -183,43 +202,97 @@ Document prompt_behind_images(const std::string& prompt, int64_t images,
   return document;
 }
 
+// Appends text, cut where learnt spans begin and end.
+void append_cut(Pieces& pieces, const LearntText& written, size_t begin, size_t end) {
+  for (size_t at = begin; at < end;) {
+    const auto span = std::ranges::find_if(written.learnt, [&](const JinjaSpan& each) {
+      return at < each.end && each.begin < each.end;
+    });
+    const bool is_learnt = span != written.learnt.end() && span->begin <= at;
+    const size_t next =
+        span == written.learnt.end() ? end : std::min(end, is_learnt ? span->end : span->begin);
+    pieces.push_back({.text = written.text.substr(at, next - at), .is_completion = is_learnt});
+    at = next;
+  }
+}
+
+// A special token is learnt where its first byte is.
+bool is_learnt(const LearntText& written, size_t at) {
+  return std::ranges::any_of(
+      written.learnt, [&](const JinjaSpan& span) { return span.begin <= at && at < span.end; });
+}
+
+// `image_token` begins an image in the text; -1 for none.
+Pieces pieces_of(const LearntText& written, int32_t image_token, const Tokenizer& tokenizer) {
+  Pieces pieces;
+  for (const TextPart& part : tokenizer.split(written.text)) {
+    const auto begin = static_cast<size_t>(part.text.data() - written.text.data());
+    if (part.id < 0)
+      append_cut(pieces, written, begin, begin + part.text.size());
+    else
+      pieces.push_back({.text = std::string(part.text),
+                        .special_id = part.id,
+                        .is_completion = is_learnt(written, begin),
+                        .is_image = part.id == image_token});
+  }
+  return pieces;
+}
+
+// A conversation as the template has written it, with its images.
+Document written_document(const LearntText& written, const Tokenizer& tokenizer,
+                          const std::optional<ImageText>& image_text) {
+  const bool has_places = image_text && image_text->kind == ImageText::Kind::in_text;
+  const int32_t image_token =
+      has_places ? tokenizer.id_of(kStartOfImage).value_or(-1) : int32_t{-1};
+  const Pieces pieces = pieces_of(written, image_token, tokenizer);
+  const int64_t images = places_in(pieces);
+  Document document =
+      encode_pieces(images > 0 ? with_images(pieces, *image_text, tokenizer) : pieces, tokenizer);
+  document.image_count = images;
+  return document;
+}
+
 struct Encoder {
   const Tokenizer& tokenizer;
-  const std::optional<ChatTemplate>& chat_template;
-  AddBosEos add;
-  const std::optional<ImageText>& image_text;
+  const EncodeOptions& options;
 
-  Document operator()(const TextExample& example) const {
-    return framed_text(example.text, tokenizer, add);
+  std::vector<Document> operator()(const TextExample& example) const {
+    return {framed_text(example.text, tokenizer, options.add_bos_eos)};
   }
-  Document operator()(const CompletionExample& example) const {
-    if (image_text && image_text->kind == ImageText::Kind::before_text)
-      return behind_images(example);
-    if (image_text) return around_images(example);
-    return framed({{example.prompt, std::nullopt, false}, {example.completion, std::nullopt, true}},
-                  {tokenizer.bos_id(), tokenizer.eos_id()}, tokenizer, add);
+  std::vector<Document> operator()(const CompletionExample& example) const {
+    if (!options.image_text)
+      return {
+          framed({{example.prompt, std::nullopt, false}, {example.completion, std::nullopt, true}},
+                 {tokenizer.bos_id(), tokenizer.eos_id()}, tokenizer, options.add_bos_eos)};
+    Document document = options.image_text->kind == ImageText::Kind::before_text
+                            ? behind_images(example)
+                            : around_images(example);
+    document.image_count = std::ssize(example.images);
+    return {std::move(document)};
   }
-  Document operator()(const ChatExample& example) const {
-    if (!chat_template)
+  std::vector<Document> operator()(const ChatExample& example) const {
+    if (!options.chat_template)
       throw DataError(
-          "found messages, expected a chat template to write them with (chat_template, "
-          "--chat-template): " +
-          join(kChatTemplates));
-    Pieces pieces = chat_template->pieces(example.messages, tokenizer);
-    if (example.images.empty()) return encode_pieces(pieces, tokenizer);
-    if (image_text->kind == ImageText::Kind::before_text)
+          "found messages, expected a chat template to write them with: the tokenizer's folder has "
+          "none, so name one (chat_template, --chat-template): " +
+          join(kChatTemplates) + ", or a .jinja file");
+    if (!example.images.empty() && options.image_text->kind == ImageText::Kind::before_text)
       throw DataError(
           "found messages with images, expected prefix and suffix: the model reads images before "
           "its text alone");
-    return encode_pieces(with_images(pieces, *image_text, tokenizer), tokenizer);
+    std::vector<Document> documents;
+    for (const LearntText& written :
+         learnt_texts(example.conversation, *options.chat_template, options.train_on, tokenizer))
+      documents.push_back(written_document(written, tokenizer, options.image_text));
+    return documents;
   }
 
  private:
   Document behind_images(const CompletionExample& example) const {
     Document document = prompt_behind_images(example.prompt, std::ssize(example.images),
-                                             *image_text, tokenizer, add);
+                                             *options.image_text, tokenizer, options.add_bos_eos);
     const Document completion = framed({{.text = example.completion, .is_completion = true}},
-                                       {-1, tokenizer.eos_id()}, tokenizer, add);
+                                       {-1, tokenizer.eos_id()}, tokenizer, options.add_bos_eos);
     append(document, completion.tokens, false);
     std::ranges::copy(completion.carries_loss,
                       document.carries_loss.end() - std::ssize(completion.tokens));
@@ -228,10 +301,11 @@ struct Encoder {
   }
 
   Document around_images(const CompletionExample& example) const {
-    Pieces pieces =
-        prompt_with_images(example.prompt, std::ssize(example.images), *image_text, tokenizer);
+    Pieces pieces = prompt_with_images(example.prompt, std::ssize(example.images),
+                                       *options.image_text, tokenizer);
     pieces.push_back({.text = example.completion, .is_completion = true});
-    return framed(std::move(pieces), {tokenizer.bos_id(), tokenizer.eos_id()}, tokenizer, add);
+    return framed(std::move(pieces), {tokenizer.bos_id(), tokenizer.eos_id()}, tokenizer,
+                  options.add_bos_eos);
   }
 };
 
@@ -243,18 +317,23 @@ std::string no_images_text(const Example& example) {
 
 }  // namespace
 
-Document encode(const Example& example, const Tokenizer& tokenizer,
-                const std::optional<ChatTemplate>& chat_template, AddBosEos add,
-                const std::optional<ImageText>& image_text) {
+std::vector<Document> encode(const Example& example, const Tokenizer& tokenizer,
+                             const EncodeOptions& options) {
   const int64_t images = std::ssize(images_of(example));
-  if (images > 0 && !image_text) throw DataError(no_images_text(example));
-  Document document = std::visit(Encoder{tokenizer, chat_template, add, image_text}, example);
-  if (image_text) expect_tokens_of_images(document, images, *image_text, tokenizer);
-  const auto& marks = document.carries_loss;
-  if (marks.empty() || std::find(marks.begin() + 1, marks.end(), 1) == marks.end())
-    throw DataError("found nothing to learn: " + plural(std::ssize(marks), "token") +
-                    (marks.size() == 1 ? ", of which the first is predicted by none" : ""));
-  return document;
+  if (images > 0 && !options.image_text) throw DataError(no_images_text(example));
+  std::vector<Document> documents = std::visit(Encoder{tokenizer, options}, example);
+  for (const Document& document : documents) {
+    // A text that ends behind a turn has the images up to there.
+    const bool is_whole = documents.size() == 1;
+    if (options.image_text)
+      expect_tokens_of_images(document, is_whole ? images : std::min(images, document.image_count),
+                              *options.image_text, tokenizer);
+    const auto& marks = document.carries_loss;
+    if (marks.empty() || std::find(marks.begin() + 1, marks.end(), 1) == marks.end())
+      throw DataError("found nothing to learn: " + plural(std::ssize(marks), "token") +
+                      (marks.size() == 1 ? ", of which the first is predicted by none" : ""));
+  }
+  return documents;
 }
 
 Document encode_text(const std::string& text, const Tokenizer& tokenizer, AddBosEos add,
@@ -280,16 +359,18 @@ std::vector<int32_t> prompt_tokens(const std::string& text, int64_t images,
   return document.tokens;
 }
 
-std::vector<int32_t> prompt_tokens(std::span<const ChatMessage> messages,
-                                   const Tokenizer& tokenizer, const ChatTemplate& chat_template,
+std::vector<int32_t> prompt_tokens(const Conversation& conversation, const Tokenizer& tokenizer,
+                                   const ChatTemplate& chat_template,
                                    const std::optional<ImageText>& image_text) {
-  Pieces pieces = chat_template.pieces(messages, tokenizer, ChatTemplate::Ending::assistant_opens);
-  const int64_t images = places_in(pieces);
-  if (images > 0 && (!image_text || image_text->kind == ImageText::Kind::before_text))
-    throw DataError("found messages with images, for a model that does not read them there");
-  if (images > 0) pieces = with_images(pieces, *image_text, tokenizer);
-  Document document = encode_pieces(pieces, tokenizer);
-  if (image_text) expect_tokens_of_images(document, images, *image_text, tokenizer);
+  chat_template.require_special_tokens(tokenizer);
+  const Document document = written_document(
+      {chat_template
+           .text(conversation, conversation.messages.size(), ChatTemplate::Ending::assistant_opens)
+           .text,
+       {}},
+      tokenizer, image_text);
+  if (image_text)
+    expect_tokens_of_images(document, image_count(conversation), *image_text, tokenizer);
   return document.tokens;
 }
 

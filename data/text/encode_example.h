@@ -11,6 +11,7 @@
 #include "data/rows/image_table.h"
 #include "data/text/chat_template.h"
 #include "data/text/example.h"
+#include "data/text/learnt_texts.h"
 #include "data/tokenizers/add_bos_eos.h"
 #include "data/tokenizers/tokenizer.h"
 
@@ -20,31 +21,38 @@ struct Document {
   std::vector<int32_t> tokens;
   std::vector<uint8_t> carries_loss;        // 1 or 0 for each token
   bool writes_bos_or_eos = false;           // at its ends, by itself; of texts and pairs
+  int64_t image_count = 0;                  // how many of the example's images it has, in order
   std::vector<ImageReference> images = {};  // which encode() leaves to those who know the files
 };
 
-// Text and pairs start with bos and end with eos, which is trained on, as `add` says; messages are
-// as the template writes them, and the assistant's content is trained on with the end of its turn.
-// A token that holds characters of a prompt and of its completion is trained on. Since a
-// sentencepiece model reads the names of bos and eos as text, AddBosEos::missing takes them from
-// the ends before.
+struct EncodeOptions {
+  std::optional<ChatTemplate> chat_template = {};  // without: conversations are errors
+  TrainOn train_on = TrainOn::assistant;           // of conversations
+  AddBosEos add_bos_eos = AddBosEos::missing;
+  std::optional<ImageText> image_text = {};  // of a model that reads images
+};
+
+// An example is one document; a conversation may be several, or none (see learnt_texts()).
 //
-// With `image_text` the model reads images, and text is written around them as transformers'
+// Text and pairs start with bos and end with eos, which is trained on, as add_bos_eos says;
+// conversations are as the template writes them, special tokens included. A token that holds
+// characters of a prompt and of its completion is trained on. Since a sentencepiece model reads the
+// names of bos and eos as text, AddBosEos::missing takes them from the ends before.
+//
+// With image_text the model reads images, and text is written around them as transformers'
 // processors do. An image's tokens are never trained on.
 //   before_text  pairs: the images' tokens, bos, prompt and "\n", completion, eos, also without
 //                images; prompt and completion are tokenized apart
 //   in_text      for each image "\n\n", <start_of_image>, its tokens, <end_of_image>, "\n\n", which
-//                is one text with what stands around it. In pairs the images stand where the prompt
-//                has <start_of_image>, or else before it; in messages where the template has them
+//                is one text with what stands around it. They stand where the prompt, or what the
+//                template writes, has <start_of_image>; without such in a prompt before it
 //
-// Throws a DataError, without file and line, on messages without a template or that the template
-// does not allow, and where nothing would be trained on: a document's first token is nobody's
-// target. Further on images that the model does not read, and where a text itself spells one of
-// their tokens, by which the places of images are found.
-Document encode(const Example& example, const Tokenizer& tokenizer,
-                const std::optional<ChatTemplate>& chat_template,
-                AddBosEos add = AddBosEos::missing,
-                const std::optional<ImageText>& image_text = std::nullopt);
+// Throws a DataError, without file and line, on conversations without a template or that the
+// template does not allow, and where nothing would be trained on: a document's first token is
+// nobody's target. Further on images that the model does not read, and where a text itself spells
+// one of their tokens, by which the places of images are found.
+std::vector<Document> encode(const Example& example, const Tokenizer& tokenizer,
+                             const EncodeOptions& options = {});
 
 // Text alone, as encode() does it; it may be empty.
 Document encode_text(const std::string& text, const Tokenizer& tokenizer,
@@ -63,9 +71,9 @@ std::vector<int32_t> prompt_tokens(const std::string& text, int64_t images,
                                    AddBosEos add = AddBosEos::missing);
 
 // The conversation up to where the assistant is to write next, tokenized as encode() does it, with
-// images only for a model that has them in its text. Throws what ChatTemplate::pieces throws.
-std::vector<int32_t> prompt_tokens(std::span<const ChatMessage> messages,
-                                   const Tokenizer& tokenizer, const ChatTemplate& chat_template,
+// images only for a model that has them in its text. Throws what ChatTemplate::text throws.
+std::vector<int32_t> prompt_tokens(const Conversation& conversation, const Tokenizer& tokenizer,
+                                   const ChatTemplate& chat_template,
                                    const std::optional<ImageText>& image_text = std::nullopt);
 
 }  // namespace longshore::data

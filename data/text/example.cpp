@@ -3,352 +3,109 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
-#include <map>
 #include <optional>
 #include <set>
 #include <utility>
 
 #include "base/error.h"
+#include "base/json_tree.h"
 #include "base/nearest.h"
 #include "base/printable.h"
-#include "base/strict_json.h"
 #include "base/text.h"
 #include "base/utf8.h"
 
 namespace longshore::data {
 namespace {
 
-const std::array<std::string, 8> kFields = {"text",   "prompt",   "completion", "prefix",
-                                            "suffix", "messages", "image",      "images"};
-constexpr std::array<std::string_view, 5> kPartFields = {"type", "text", "image", "path", "url"};
-constexpr const char* kForms = "text, prompt and completion, or messages";
+using nlohmann::ordered_json;
 
-bool is_image_field(const std::string& name) { return name == "image" || name == "images"; }
+enum class Layout { text, pair, affixes, messages, conversations, instruction, question };
 
-// What a part of a message's content holds; its image goes by any of three names.
-struct PartFields {
-  std::optional<std::string> type, text, image;
-  std::string image_name = "image";
+struct LayoutColumns {
+  Layout layout;
+  std::vector<std::string> names;
 };
 
-// What the line's object holds under the keys that are known.
-class ExampleReader : public StrictJson {
+// Each has all of its columns.
+const std::array<LayoutColumns, 7>& layouts() {
+  static const std::array<LayoutColumns, 7> all = {{
+      {Layout::text, {"text"}},
+      {Layout::pair, {"prompt", "completion"}},
+      {Layout::affixes, {"prefix", "suffix"}},
+      {Layout::messages, {"messages"}},
+      {Layout::conversations, {"conversations"}},
+      {Layout::instruction, {"instruction", "output"}},
+      {Layout::question, {"question", "answer"}},
+  }};
+  return all;
+}
+
+constexpr const char* kForms =
+    "text, prompt and completion, messages, instruction and output, or question and answer";
+
+std::string form_of(const std::vector<std::string>& names) { return join(names, " and "); }
+
+const std::vector<std::string>& known_columns() {
+  static const std::vector<std::string> known = [] {
+    std::vector<std::string> names{"image", "images", "tools", "system", "input"};
+    for (const LayoutColumns& layout : layouts())
+      names.insert(names.end(), layout.names.begin(), layout.names.end());
+    return names;
+  }();
+  return known;
+}
+
+bool is_known(const std::string& name) {
+  return std::ranges::find(known_columns(), name) != known_columns().end();
+}
+
+// The columns of a record that are known, without nulls.
+class Record {
  public:
-  // As tables have it that were made of lines with different keys: no such key.
-  bool null() override {
-    switch (place_) {
-      case Place::ignored:
-        return ignore();
-      case Place::value:
-      case Place::images:
-      case Place::messages:
-        fields_.erase(field_);
+  Record(std::string_view text, const ExampleOptions& options) {
+    constexpr size_t kMaxUnknown = 8;
+    const std::vector<std::string>& given = options.columns;
+    columns_ = ordered_json_object(text, [&](const std::string& name) {
+      const bool wants = is_known(name) || std::ranges::find(given, name) != given.end();
+      if (!wants && unknown_.size() < kMaxUnknown) unknown_.push_back(name);
+      return wants;
+    });
+    for (auto column = columns_.begin(); column != columns_.end();)
+      if (column->is_null()) {
         has_nulls_ = true;
-        place_ = Place::key;
-        return true;
-      case Place::message_value:
-        (field_ == "role" ? has_role_ : has_content_) = false;
-        place_ = Place::message_key;
-        return true;
-      case Place::message_other:
-        place_ = Place::message_key;
-        return true;
-      case Place::part_value:
-      case Place::part_other:
-        place_ = Place::part_key;
-        return true;
-      default:
-        return StrictJson::null();
-    }
-  }
-  bool boolean(bool value) override { return is_ignored() ? ignore() : StrictJson::boolean(value); }
-  bool number_integer(number_integer_t value) override {
-    return is_ignored() ? ignore() : StrictJson::number_integer(value);
-  }
-  bool number_unsigned(number_unsigned_t value) override {
-    return is_ignored() ? ignore() : StrictJson::number_unsigned(value);
-  }
-  bool number_float(number_float_t value, const string_t& text) override {
-    return is_ignored() ? ignore() : StrictJson::number_float(value, text);
+        column = columns_.erase(column);
+      } else {
+        ++column;
+      }
   }
 
-  bool string(string_t& value) override {
-    switch (place_) {
-      case Place::ignored:
-        return ignore();
-      case Place::value:
-        texts_[field_] = std::move(value);
-        place_ = Place::key;
-        return true;
-      case Place::images:
-        place_ = Place::key;
-        images_.push_back({field_, std::move(value)});
-        return true;
-      case Place::image:
-        images_.push_back({image_name(), std::move(value)});
-        return true;
-      case Place::message_value:
-        (field_ == "role" ? messages_.back().role : messages_.back().content) = std::move(value);
-        place_ = Place::message_key;
-        return true;
-      case Place::part_value:
-        *part_value() = std::move(value);
-        place_ = Place::part_key;
-        return true;
-      default:
-        return StrictJson::string(value);
-    }
+  bool has(const std::string& name) const { return columns_.contains(name); }
+
+  const ordered_json& operator[](const std::string& name) const { return columns_[name]; }
+
+  // Null where there is none.
+  ordered_json take(const std::string& name) {
+    const auto found = columns_.find(name);
+    return found == columns_.end() ? ordered_json() : std::move(*found);
   }
 
-  bool start_object(size_t elements) override {
-    switch (place_) {
-      case Place::ignored:
-        return open_ignored();
-      case Place::start:
-        place_ = Place::key;
-        return true;
-      case Place::message:
-        messages_.emplace_back();
-        has_role_ = has_content_ = false;
-        place_ = Place::message_key;
-        return true;
-      case Place::part:
-        part_ = {};
-        place_ = Place::part_key;
-        return true;
-      default:
-        return StrictJson::start_object(elements);
-    }
+  std::string text(const std::string& name) const {
+    const ordered_json value = columns_.value(name, ordered_json(""));
+    if (!value.is_string()) throw DataError(name + ": expected a string, found " + kind_of(value));
+    return value.get<std::string>();
   }
 
-  bool key(string_t& name) override {
-    if (place_ == Place::ignored) return true;
-    if (place_ == Place::message_key) return message_key(name);
-    if (place_ == Place::part_key) return part_key(name);
-    const bool is_known = std::ranges::find(kFields, name) != kFields.end();
-    if (!is_known) {
-      if (unknown_.size() < kMaxUnknown) unknown_.push_back(name);
-      place_ = Place::ignored;
-      return true;
-    }
-    if (!fields_.insert(name).second)
-      throw DataError(in_quotes(name) + ": found the key again, expected it once");
-    field_ = name;
-    place_ = name == "messages"     ? Place::messages
-             : is_image_field(name) ? Place::images
-                                    : Place::value;
-    return true;
+  std::string trained(const std::string& name) const {
+    std::string value = text(name);
+    if (value.empty()) throw DataError(name + ": found nothing, expected text to learn");
+    return value;
   }
 
-  bool end_object() override {
-    switch (place_) {
-      case Place::ignored:
-        return close_ignored();
-      case Place::message_key:
-        if (!has_role_ || !has_content_) refuse("none");
-        place_ = Place::message;
-        return true;
-      case Place::part_key:
-        add_part();
-        place_ = Place::part;
-        return true;
-      default:
-        place_ = Place::start;
-        return true;
-    }
-  }
-
-  bool start_array(size_t elements) override {
-    switch (place_) {
-      case Place::ignored:
-        return open_ignored();
-      case Place::messages:
-        place_ = Place::message;
-        return true;
-      case Place::images:
-        place_ = Place::image;
-        return true;
-      case Place::message_value:
-        if (field_ != "content") return StrictJson::start_array(elements);
-        place_ = Place::part;
-        return true;
-      default:
-        return StrictJson::start_array(elements);
-    }
-  }
-
-  bool end_array() override {
-    if (place_ == Place::ignored) return close_ignored();
-    place_ = place_ == Place::part ? Place::message_key : Place::key;
-    return true;
-  }
-
-  Example take() {
-    auto has = [&](const char* name) { return fields_.contains(name); };
-    const bool is_pair = has("prompt") || has("completion"),
-               is_named_otherwise = has("prefix") || has("suffix");
-    const int forms = has("text") + is_pair + is_named_otherwise + has("messages");
-    if (forms == 0) refuse_unknown();
-    if (forms > 1 || (has("image") && has("images")))
-      throw DataError("expected one of " + std::string(kForms) +
-                      (has("image") && has("images") ? ", and one of image or images" : "") +
-                      "; found " + found_fields());
-    if (has("messages")) return chat();
-    if (!has("text"))
-      return pair(is_named_otherwise ? "prefix" : "prompt",
-                  is_named_otherwise ? "suffix" : "completion");
-    if (!images_.empty())
-      throw DataError("found " + plural(std::ssize(images_), "image") +
-                      " with text, expected prompt and completion, or messages, with images");
-    return TextExample{trained("text")};
-  }
-
- protected:
-  std::string expectation() const override {
-    const std::string message =
-        "messages[" + std::to_string(messages_.empty() ? 0 : messages_.size() - 1) + "]";
-    switch (place_) {
-      case Place::start:
-        return std::string("expected an object with ") + kForms;
-      case Place::value:
-        return field_ + ": expected a string";
-      case Place::images:
-        return field_ + ": expected a string or a list of strings, paths or base64";
-      case Place::image:
-        return image_name() + ": expected a string, a path or base64";
-      case Place::messages:
-        return "messages: expected a list of objects with role and content";
-      case Place::message:
-        return "messages[" + std::to_string(messages_.size()) +
-               "]: expected an object with role and content";
-      case Place::message_key:
-        return message + ": expected " +
-               (!has_role_ && has_content_   ? "a role"
-                : has_role_ && !has_content_ ? "a content"
-                                             : "role and content alone");
-      case Place::message_value:
-        return message + "." + field_ +
-               (field_ == "role" ? ": expected a string"
-                                 : ": expected a string or a list of parts");
-      case Place::part:
-        return part_name(message) + ": expected an object with type and text or image";
-      case Place::part_key:
-        return part_name(message) + ": expected type and text or image alone";
-      case Place::part_value:
-        return part_name(message) + "." + field_ + ": expected a string";
-      case Place::part_other:
-        return part_name(message) + ": expected type and text or image alone, found the key " +
-               in_quotes(field_) + ", which would have to be null";
-      case Place::message_other:
-        return message + ": expected role and content alone, found the key " + in_quotes(field_) +
-               ", which would have to be null";
-      default:
-        return "expected a key or the end of the object";
-    }
-  }
-
- private:
-  enum class Place {
-    start,          // of the line, and its end
-    key,            // of the line's object
-    value,          // of text, prompt or completion
-    images,         // before the string or list of image or images
-    image,          // before one of the list, or its end
-    ignored,        // within the value of another key
-    messages,       // before the list
-    message,        // before one of them, or the list's end
-    message_key,    // of one of them
-    message_value,  // of its role or content
-    message_other,  // before the value of another key, which could change what it means
-    part,           // before a part of its content, or the list's end
-    part_key,       // of one of them
-    part_value,     // of one of kPartFields
-    part_other,     // of another key
-  };
-  static constexpr size_t kMaxUnknown = 8;
-
-  // An image as the line has it, and where, for messages.
-  struct ImageField {
-    std::string name, value;
-  };
-
-  bool is_ignored() const { return place_ == Place::ignored; }
-  bool ignore() {
-    if (ignored_depth_ == 0) place_ = Place::key;
-    return true;
-  }
-  bool open_ignored() {
-    ++ignored_depth_;
-    return true;
-  }
-  bool close_ignored() {
-    --ignored_depth_;
-    return ignore();
-  }
-
-  bool message_key(const std::string& name) {
-    bool* has = name == "role" ? &has_role_ : name == "content" ? &has_content_ : nullptr;
-    if (has != nullptr && *has) refuse("the key " + in_quotes(name) + " again");
-    if (has != nullptr) *has = true;
-    field_ = name;
-    place_ = has != nullptr ? Place::message_value : Place::message_other;
-    return true;
-  }
-
-  std::string image_name() const { return field_ + "[" + std::to_string(images_.size()) + "]"; }
-
-  std::string part_name(const std::string& message) const {
-    return message + ".content[" +
-           std::to_string(messages_.empty() ? 0 : messages_.back().parts.size()) + "]";
-  }
-  std::string part_name() const {
-    return part_name("messages[" + std::to_string(messages_.size() - 1) + "]");
-  }
-
-  std::optional<std::string>* part_value() {
-    return field_ == "type" ? &part_.type : field_ == "text" ? &part_.text : &part_.image;
-  }
-
-  bool part_key(const std::string& name) {
-    field_ = name;
-    const bool is_known = std::ranges::find(kPartFields, name) != kPartFields.end();
-    if (is_known && part_value()->has_value()) refuse("the key " + in_quotes(name) + " again");
-    place_ = is_known ? Place::part_value : Place::part_other;
-    if (is_known && part_value() == &part_.image) part_.image_name = name;
-    return true;
-  }
-
-  void add_part() {
-    const std::string type = part_.type.value_or("");
-    if (type != "text" && type != "image")
-      throw DataError(part_name() + ".type: expected text or image, found " +
-                      (part_.type ? in_quotes(type) : "none"));
-    const bool is_image = type == "image";
-    if (is_image ? part_.text.has_value() : !part_.text || part_.image)
-      throw DataError(part_name() + ": expected " +
-                      (is_image ? "an image or nothing else" : "a text alone") +
-                      " beside the type " + type + ", found " +
-                      (part_.text    ? part_.image ? "text and image" : "a text"
-                       : part_.image ? "an image"
-                                     : "none"));
-    if (is_image) {
-      own_images_.emplace_back();
-      if (part_.image)
-        own_images_.back() = {part_name() + "." + part_.image_name, std::move(*part_.image)};
-    }
-    messages_.back().parts.push_back({part_.text.value_or(""), is_image});
-  }
-
-  static ImageSource source_of(const ImageField& field) {
-    try {
-      return parse_image_source(field.value);
-    } catch (const DataError& error) {
-      throw DataError(field.name + ": " + error.what());
-    }
-  }
-
-  std::string found_fields() const {
-    return join(std::vector<std::string>(fields_.begin(), fields_.end()));
+  // "messages, text": those that make a layout.
+  std::string found() const {
+    std::set<std::string> names;
+    for (const auto& column : columns_.items()) names.insert(column.key());
+    return join(std::vector<std::string>(names.begin(), names.end()));
   }
 
   std::string nearest_to(const std::string& name) const {
@@ -356,96 +113,199 @@ class ExampleReader : public StrictJson {
     return nearest_help(closest.empty() ? "" : in_quotes(closest));
   }
 
-  [[noreturn]] void refuse_unknown() const {
-    std::string found;
+  [[noreturn]] void refuse() const {
+    std::string found_names;
     for (const std::string& name : unknown_)
-      found += (found.empty() ? "the keys " : ", ") + in_quotes(name);
+      found_names += (found_names.empty() ? "the columns " : ", ") + in_quotes(name);
     std::string closest;
     for (const std::string& name : unknown_)
-      if (closest.empty()) closest = nearest(name, kFields);
-    throw DataError(std::string("expected ") + kForms + "; found " +
-                    (!found.empty()     ? found
-                     : has_nulls_       ? "nothing but null"
-                     : !fields_.empty() ? "nothing but " + found_fields()
-                                        : "an empty object") +
-                    nearest_help(closest));
+      if (closest.empty()) closest = nearest(name, known_columns());
+    const bool may_be_named = closest.empty() && !unknown_.empty();
+    throw DataError(
+        std::string("expected ") + kForms + "; found " +
+        (!found_names.empty() ? found_names
+         : has_nulls_         ? "nothing but null"
+         : !columns_.empty()  ? "nothing but " + found()
+                              : "an empty object") +
+        nearest_help(may_be_named ? "train_data_columns, which names what to read" : closest));
   }
 
-  std::string trained(const std::string& name) {
-    if (texts_[name].empty()) throw DataError(name + ": found nothing, expected text to learn");
-    return std::move(texts_[name]);
-  }
-
-  CompletionExample pair(const char* prompt, const char* completion) {
-    for (const char* name : {prompt, completion})
-      if (!fields_.contains(name))
-        throw DataError(std::string("expected ") + prompt + " and " + completion + ", found no " +
-                        in_quotes(name) + nearest_to(name));
-    CompletionExample example{std::move(texts_[prompt]), trained(completion)};
-    std::ranges::transform(images_, std::back_inserter(example.images), source_of);
-    return example;
-  }
-
-  // The images of the parts: their own, or else the line's in turn.
-  std::vector<ImageSource> images_of_parts() const {
-    const auto without = std::ranges::count_if(
-        own_images_, [](const ImageField& field) { return field.name.empty(); });
-    if (without != std::ssize(images_))
-      throw DataError("found " + plural(std::ssize(images_), "image") + ", expected " +
-                      std::to_string(without) +
-                      R"(: one for each part {"type": "image"} of the messages' content that has )"
-                      "none of its own");
-    std::vector<ImageSource> images;
-    auto next = images_.begin();
-    for (const ImageField& field : own_images_)
-      images.push_back(source_of(field.name.empty() ? *next++ : field));
-    return images;
-  }
-
-  Example chat() {
-    const bool has_completion = std::ranges::any_of(
-        messages_, [](const ChatMessage& message) { return message.role == "assistant"; });
-    if (!has_completion)
-      throw DataError("messages: found none of the assistant" + roles() +
-                      ", expected one to learn");
-    for (ChatMessage& message : messages_)
-      if (message.parts.size() == 1 && !message.parts.front().is_image) {
-        message.content = std::move(message.parts.front().text);
-        message.parts.clear();
-      }
-    return ChatExample{std::move(messages_), images_of_parts()};
-  }
-
-  // " among those of "human", "gpt""; the first few.
-  std::string roles() const {
-    constexpr size_t kMaxShown = 4;
-    std::vector<std::string> found;
-    for (const ChatMessage& message : messages_)
-      if (const std::string role = in_quotes(message.role);
-          found.size() < kMaxShown && std::ranges::find(found, role) == found.end())
-        found.push_back(role);
-    return found.empty() ? "" : " among those of " + join(found);
-  }
-
-  Place place_ = Place::start;
-  size_t ignored_depth_ = 0;
-  std::string field_;             // whose value comes
-  std::set<std::string> fields_;  // those known that were met
-  std::map<std::string, std::string> texts_;
-  std::vector<ChatMessage> messages_;
-  PartFields part_;                     // the one that is read
-  std::vector<ImageField> images_;      // of the line
-  std::vector<ImageField> own_images_;  // for each part that is an image; without a name: none
-  bool has_role_ = false, has_content_ = false, has_nulls_ = false;
-  std::vector<std::string> unknown_;  // the first few keys that were ignored
+ private:
+  ordered_json columns_;
+  std::vector<std::string> unknown_;  // the first few names of what was ignored
+  bool has_nulls_ = false;
 };
 
-}  // namespace
-
-std::string form_of(const Example& example) {
-  constexpr std::array kNames = {"text", "prompt and completion", "messages"};
-  return kNames[example.index()];
+// The one whose columns are there.
+const LayoutColumns& layout_of(const Record& record) {
+  std::vector<const LayoutColumns*> found;
+  for (const LayoutColumns& layout : layouts())
+    if (std::ranges::any_of(layout.names, [&](const auto& name) { return record.has(name); }))
+      found.push_back(&layout);
+  if (found.empty()) record.refuse();
+  // A column of another may stand by: a question beside messages is one among others.
+  std::vector<const LayoutColumns*> whole;
+  std::ranges::copy_if(found, std::back_inserter(whole), [&](const LayoutColumns* layout) {
+    return std::ranges::all_of(layout->names, [&](const auto& name) { return record.has(name); });
+  });
+  if (whole.size() > 1 || (whole.empty() && found.size() > 1))
+    throw DataError("expected one of " + std::string(kForms) + "; found " + record.found() +
+                    "; nearest: train_data_columns, which names what to read");
+  if (whole.empty())
+    for (const std::string& name : found.front()->names)
+      if (!record.has(name))
+        throw DataError("expected " + form_of(found.front()->names) + ", found no " +
+                        in_quotes(name) + record.nearest_to(name));
+  return *whole.front();
 }
+
+// What train_data_columns names, by what is there.
+LayoutColumns layout_named(const std::vector<std::string>& columns, const Record& record) {
+  for (const std::string& name : columns)
+    if (!record.has(name))
+      throw DataError("expected the column " + in_quotes(name) +
+                      ", which train_data_columns names, found none" + record.nearest_to(name));
+  for (const LayoutColumns& layout : layouts())
+    if (layout.names == columns) return layout;
+  if (columns.size() == 2) return {Layout::pair, columns};
+  const bool is_list = record[columns[0]].is_array();
+  return {is_list ? Layout::messages : Layout::text, columns};
+}
+
+std::vector<ImageSource> images_in(const Record& record) {
+  if (record.has("image") && record.has("images"))
+    throw DataError("expected one of image or images, found both");
+  std::vector<ImageSource> images;
+  auto add = [&](const ordered_json& value, const std::string& place, const char* expected) {
+    if (!value.is_string())
+      throw DataError(place + ": expected " + expected + ", found " + kind_of(value));
+    try {
+      images.push_back(parse_image_source(value.get_ref<const std::string&>()));
+    } catch (const DataError& error) {
+      throw DataError(place + ": " + error.what());
+    }
+  };
+  for (const char* name : {"image", "images"}) {
+    if (!record.has(name)) continue;
+    const ordered_json& value = record[name];
+    if (!value.is_array()) {
+      add(value, name, "a string or a list of strings, paths or base64");
+      continue;
+    }
+    for (size_t i = 0; i < value.size(); ++i)
+      add(value[i], std::string(name) + "[" + std::to_string(i) + "]",
+          "a string, a path or base64");
+  }
+  return images;
+}
+
+ordered_json message(const char* role, std::string content) {
+  return {{"role", role}, {"content", std::move(content)}};
+}
+
+// The system's message that a column has, in front.
+void put_system_before(const Record& record, ordered_json& messages) {
+  if (!messages.is_array() || !record.has("system") || record.text("system").empty()) return;
+  messages.insert(messages.begin(), message("system", record.text("system")));
+}
+
+void expect_assistant(const Conversation& conversation, const std::string& name) {
+  constexpr size_t kMaxShown = 4;
+  std::vector<std::string> roles;
+  for (const auto& each : conversation.messages) {
+    if (each["role"] == kAssistant) return;
+    if (const std::string role = in_quotes(each["role"].get<std::string>());
+        roles.size() < kMaxShown && std::ranges::find(roles, role) == roles.end())
+      roles.push_back(role);
+  }
+  throw DataError(name + ": found none of the assistant" +
+                  (roles.empty() ? "" : " among those of " + join(roles)) +
+                  ", expected one to learn");
+}
+
+Example chat(const std::string& name, Record& record) {
+  ordered_json messages = record.take(name);
+  put_system_before(record, messages);
+  ChatExample example;
+  example.conversation = read_conversation(std::move(messages), record.take("tools"), name,
+                                           images_in(record), example.images);
+  expect_assistant(example.conversation, name);
+  return example;
+}
+
+// Lists of messages, of which the completion's carry loss.
+Example chat_of_pair(const std::vector<std::string>& names, Record& record) {
+  for (const std::string& name : names)
+    if (!record[name].is_array())
+      throw DataError(name + ": expected a list of messages, as " +
+                      names[&name == &names[0] ? 1 : 0] + " is, found " + kind_of(record[name]));
+  ordered_json messages = record.take(names[0]);
+  const size_t asked = messages.size();
+  for (auto& each : record.take(names[1])) messages.push_back(std::move(each));
+  ChatExample example;
+  example.conversation = read_conversation(std::move(messages), record.take("tools"),
+                                           form_of(names), images_in(record), example.images);
+  expect_assistant(example.conversation, form_of(names));
+  std::ranges::fill_n(example.conversation.carries_loss.begin(), static_cast<ptrdiff_t>(asked), 0);
+  return example;
+}
+
+Example pair(const std::vector<std::string>& names, Record& record) {
+  if (record[names[0]].is_array() || record[names[1]].is_array())
+    return chat_of_pair(names, record);
+  return CompletionExample{record.text(names[0]), record.trained(names[1]), images_in(record)};
+}
+
+// As Stanford Alpaca asks.
+std::string alpaca_prompt(const std::string& system, const std::string& instruction,
+                          const std::string& input) {
+  return system + (system.empty() ? "" : "\n\n") + "Below is an instruction that describes a task" +
+         std::string(input.empty() ? "" : ", paired with an input that provides further context") +
+         ". Write a response that appropriately completes the request.\n\n### Instruction:\n" +
+         instruction + (input.empty() ? "" : "\n\n### Input:\n" + input) + "\n\n### Response:\n";
+}
+
+Example answered(const std::string& question, const std::string& answer, const Record& record,
+                 bool has_template) {
+  const std::string input = question == "instruction" ? record.text("input") : "";
+  std::string asked = record.text(question), said = record.trained(answer);
+  if (!has_template)
+    return CompletionExample{alpaca_prompt(record.text("system"), asked, input), std::move(said)};
+  if (!input.empty()) asked += "\n" + input;
+  ordered_json messages = ordered_json::array();
+  messages.push_back(message("user", std::move(asked)));
+  messages.push_back(message(kAssistant, std::move(said)));
+  put_system_before(record, messages);
+  ChatExample example;
+  example.conversation =
+      read_conversation(std::move(messages), nullptr, "messages", {}, example.images);
+  return example;
+}
+
+Example example_of(const LayoutColumns& layout, Record& record, bool has_template) {
+  const std::vector<std::string>& names = layout.names;
+  switch (layout.layout) {
+    case Layout::text: {
+      if (const auto images = std::ssize(images_in(record)); images > 0)
+        throw DataError("found " + plural(images, "image") +
+                        " with text, expected prompt and completion, or messages, with images");
+      return TextExample{record.trained(names[0])};
+    }
+    case Layout::pair:
+      return pair(names, record);
+    case Layout::affixes:
+      return CompletionExample{record.text(names[0]), record.trained(names[1]), images_in(record)};
+    case Layout::messages:
+    case Layout::conversations:
+      return chat(names[0], record);
+    case Layout::instruction:
+    case Layout::question:
+      return answered(names[0], names[1], record, has_template);
+  }
+  throw InternalError("no such layout");
+}
+
+}  // namespace
 
 std::span<const ImageSource> images_of(const Example& example) {
   if (const auto* pair = std::get_if<CompletionExample>(&example)) return pair->images;
@@ -453,19 +313,25 @@ std::span<const ImageSource> images_of(const Example& example) {
   return {};
 }
 
-Example parse_example(std::string_view line) {
-  if (const std::string fault = utf8_fault(line); !fault.empty()) throw DataError(fault);
-  ExampleReader reader;
+ReadExample read_example(std::string_view text, const ExampleOptions& options) {
+  if (const std::string fault = utf8_fault(text); !fault.empty()) throw DataError(fault);
+  std::optional<Record> record;
   try {
-    reader.read(line);
+    record.emplace(text, options);
   } catch (const DataError& error) {
     // As a file is that was written for people.
-    const size_t last = line.find_last_not_of(" \t\r\n");
-    if (last != line.npos && last == line.find_first_of("{["))
+    const size_t last = text.find_last_not_of(" \t\r\n");
+    if (last != text.npos && last == text.find_first_of("{["))
       throw DataError(std::string(error.what()) + ", where a line has a whole example");
     throw;
   }
-  return reader.take();
+  const LayoutColumns layout =
+      options.columns.empty() ? layout_of(*record) : layout_named(options.columns, *record);
+  Example example = example_of(layout, *record, options.has_template);
+  const bool takes_template = layout.layout == Layout::instruction ||
+                              layout.layout == Layout::question ||
+                              std::holds_alternative<ChatExample>(example);
+  return {form_of(layout.names), takes_template, std::move(example)};
 }
 
 }  // namespace longshore::data

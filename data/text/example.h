@@ -1,7 +1,8 @@
-// An Example is a text, a pair or a conversation that a model is tuned on, as a line of JSON
-// (jsonlines.org) holds it.
+// An Example is a text, a pair or a conversation that a model is tuned on, as a record of a data
+// set holds it (JSON, jsonlines.org).
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -9,43 +10,60 @@
 #include <vector>
 
 #include "data/images/image_source.h"
-#include "data/text/chat_template.h"
+#include "data/text/conversation.h"
 
 namespace longshore::data {
 
-// {"text": "..."}: all of it is trained on.
+// All of it is trained on.
 struct TextExample {
   std::string text;
 };
 
-// {"prompt": "...", "completion": "..."}, or the same with PaliGemma's names, prefix and suffix:
-// the completion is trained on. It may have images.
+// The completion is trained on. It may have images.
 struct CompletionExample {
   std::string prompt, completion;
   std::vector<ImageSource> images = {};
 };
 
-// {"messages": [{"role": "user", "content": "..."}, ...]}: what the assistant says is trained on.
-// Content may be a list of parts: {"type": "text", "text": "..."}, {"type": "image"}, which takes
-// the line's next image, and {"type": "image", "image": "..."} with its own ("path" and "url" are
-// other names of that key).
+// What the assistant says is trained on.
 struct ChatExample {
-  std::vector<ChatMessage> messages;
+  Conversation conversation;
   std::vector<ImageSource> images = {};  // one for each part that is an image, in their order
 };
 
 using Example = std::variant<TextExample, CompletionExample, ChatExample>;
 
-// The keys of its alternative, as messages list them: "text", "prompt and completion", "messages".
-// Whether there are images makes no difference.
-std::string form_of(const Example& example);
-
 std::span<const ImageSource> images_of(const Example& example);
 
-// Reads one line. Its images, under the key "image" or "images", are a string or a list of strings:
-// see parse_image_source(). Other keys of the object are ignored; those of a message are not, since
-// they could change what it means. Throws a DataError, without file and line, on what is no JSON,
-// not exactly one of the three forms, or empty where something is to be trained on.
-Example parse_example(std::string_view line);
+struct ExampleOptions {
+  // Names in the place of those below: of the text, or the messages; or of prompt and completion.
+  // Empty: those below.
+  std::vector<std::string> columns = {};
+  // Questions, instructions and pairs of them with answers become conversations, for a chat
+  // template; without, one prompt and a completion, as Stanford Alpaca has them.
+  bool has_template = false;
+};
+
+struct ReadExample {
+  // The columns that were recognised, which a file's examples have in common: "messages".
+  std::string form;
+  // Whether a chat template writes it, or would if there were one.
+  bool takes_template = false;
+  Example example;
+};
+
+// Reads one record by its columns:
+//   text                              a text
+//   prompt, completion                strings, or lists of messages, of which the completion's are
+//                                     learnt; prefix and suffix are PaliGemma's names
+//   messages or conversations         see read_conversation(); with `tools`, and with `system`,
+//                                     which stands before them
+//   instruction, input, output        Alpaca's; the input may be absent or empty; with `system`
+//   question, answer
+// Images, under the column image or images of pairs and messages, are a string or a list of
+// strings: see parse_image_source(). Nulls are no columns, and others are ignored. Throws a
+// DataError, without file and line, on what is no JSON, not exactly one of these, or empty where
+// something is to be trained on.
+ReadExample read_example(std::string_view record, const ExampleOptions& options = {});
 
 }  // namespace longshore::data

@@ -29,15 +29,24 @@ void refuse_other_formats(const std::filesystem::path& path) {
         command);
 }
 
+ExampleOptions example_options(const TokenizeOptions& options) {
+  return {.columns = options.columns, .has_template = options.encode.chat_template.has_value()};
+}
+
 }  // namespace
 
-FirstExample first_example(const std::filesystem::path& path, bool skip_bad_lines) {
+FirstExample first_example(const std::filesystem::path& path, const TokenizeOptions& options) {
   const std::unique_ptr<RecordReader> reader = open_records(path);
   for (std::string record; reader->next(record);) {
     try {
-      return {.form = form_of(parse_example(record)), .line_number = reader->line_number()};
+      const ReadExample first = read_example(record, example_options(options));
+      return {.form = first.form,
+              .is_text = std::holds_alternative<TextExample>(first.example),
+              .takes_template = first.takes_template,
+              .line_number = reader->line_number()};
     } catch (const DataError& error) {
-      if (!skip_bad_lines) throw DataError(at_line(path, reader->line_number(), error.what()));
+      if (!options.skip_bad_lines)
+        throw DataError(at_line(path, reader->line_number(), error.what()));
     }
   }
   return {};
@@ -55,18 +64,18 @@ TextInput::TextInput(std::filesystem::path path, const Tokenizer& tokenizer,
       options_(options),
       folders_{path_.parent_path(), std::move(tokens_folder)} {
   refuse_other_formats(path_);
-  if (options.image_text && (options.image_text->image_token < 0 ||
-                             options.image_text->image_token >= tokenizer.vocab_size()))
+  const std::optional<ImageText>& image_text = options.encode.image_text;
+  if (image_text &&
+      (image_text->image_token < 0 || image_text->image_token >= tokenizer.vocab_size()))
     throw DataError(path_text(tokenizer.path()) + ": found " +
                     std::to_string(tokenizer.vocab_size()) + " tokens, expected one with the id " +
-                    std::to_string(options.image_text->image_token) +
+                    std::to_string(image_text->image_token) +
                     ", which stands for images: the tokenizer of another model?");
-  if (!options.chat_template.empty()) template_ = ChatTemplate::named(options.chat_template);
-  if (has_records(path_)) first_ = first_example(path_, options_.skip_bad_lines);
+  if (has_records(path_)) first_ = first_example(path_, options_);
 }
 
 LossMask TextInput::loss_mask() const {
-  const bool all_is_trained = first_.form.empty() || first_.form == form_of(TextExample{});
+  const bool all_is_trained = first_.form.empty() || first_.is_text;
   return all_is_trained ? LossMask::absent : LossMask::present;
 }
 
@@ -82,7 +91,7 @@ void TextInput::read(const std::function<void(EncodeChunk)>& hand_over) const {
   auto add = [&](Text text) {
     chunk_bytes += text.text.size();
     chunk.push_back(std::move(text));
-    const bool is_slow = options_.image_text && chunk.size() >= kMostLinesWithImages;
+    const bool is_slow = options_.encode.image_text && chunk.size() >= kMostLinesWithImages;
     if (chunk_bytes >= kChunkBytes || (is_slow && has_records(path_))) finish_chunk();
   };
   if (has_records(path_)) {
@@ -98,7 +107,8 @@ void TextInput::read(const std::function<void(EncodeChunk)>& hand_over) const {
 EncodedTexts TextInput::encode_paragraphs(const Texts& texts) const {
   EncodedTexts encoded;
   for (const Text& text : texts)
-    encoded.add(encode_text(text.text, tokenizer_, options_.add_bos_eos, options_.image_text));
+    encoded.add(encode_text(text.text, tokenizer_, options_.encode.add_bos_eos,
+                            options_.encode.image_text));
   return encoded;
 }
 
@@ -106,7 +116,7 @@ EncodedTexts TextInput::encode_records(const Texts& records) const {
   EncodedTexts encoded;
   for (const Text& record : records) {
     try {
-      encoded.add(encode_record(record));
+      encode_record(record, encoded);
     } catch (const DataError& error) {
       const std::string fault = at_line(path_, record.line_number, error.what());
       if (!options_.skip_bad_lines) throw DataError(fault);
@@ -116,17 +126,24 @@ EncodedTexts TextInput::encode_records(const Texts& records) const {
   return encoded;
 }
 
-Document TextInput::encode_record(const Text& record) const {
-  const Example example = parse_example(record.text);
-  if (form_of(example) != first_.form)
-    throw DataError("found " + form_of(example) + ", expected " + first_.form + " as on line " +
+void TextInput::encode_record(const Text& record, EncodedTexts& encoded) const {
+  const ReadExample read = read_example(record.text, example_options(options_));
+  if (read.form != first_.form)
+    throw DataError("found " + read.form + ", expected " + first_.form + " as on line " +
                     std::to_string(first_.line_number));
-  Document document =
-      encode(example, tokenizer_, template_, options_.add_bos_eos, options_.image_text);
-  for (const ImageSource& image : images_of(example))
-    document.images.push_back(
+  std::vector<Document> documents = encode(read.example, tokenizer_, options_.encode);
+  std::vector<ImageReference> images;
+  for (const ImageSource& image : images_of(read.example))
+    images.push_back(
         refer_to_image(image, record.line_number, folders_, options_.max_image_pixels));
-  return document;
+  if (documents.size() > 1) {
+    ++encoded.rewritten;
+    encoded.made_of_these += std::ssize(documents);
+  }
+  for (Document& document : documents) {
+    document.images.assign(images.begin(), images.begin() + document.image_count);
+    encoded.add(std::move(document));
+  }
 }
 
 }  // namespace longshore::data

@@ -11,7 +11,6 @@
 #include "data/images/image_text.h"
 #include "data/rows/referenced_image.h"
 #include "data/rows/token_file.h"
-#include "data/text/chat_template.h"
 #include "data/text/encode_example.h"
 #include "data/text/line_reader.h"
 #include "data/tokenizers/tokenizer.h"
@@ -19,28 +18,31 @@
 namespace longshore::data {
 
 struct TokenizeOptions {
-  std::string chat_template;    // one of kChatTemplates; empty: messages are errors
-  bool skip_bad_lines = false;  // of records: leave them out, and count them
-  AddBosEos add_bos_eos = AddBosEos::missing;
-  std::optional<ImageText> image_text = std::nullopt;  // of a model that reads images
-  int64_t max_image_pixels = kMaxImagePixels;          // width times height of one
+  EncodeOptions encode = {};
+  std::vector<std::string> columns = {};       // see ExampleOptions
+  bool skip_bad_lines = false;                 // of records: leave them out, and count them
+  int64_t max_image_pixels = kMaxImagePixels;  // width times height of one
   // Hears, once, what is worth saying of the text.
   std::function<void(const std::string&)> say = {};
 };
 
 // What the first record that can be read of a file looks like.
 struct FirstExample {
-  std::string form;  // form_of() it; empty where there is none
+  std::string form;  // of its ReadExample; empty where there is none
+  bool is_text = false;
+  bool takes_template = false;  // see ReadExample
   int64_t line_number = 0;
 };
 
 // Throws a DataError, with file and line, on a bad one before it, unless such are skipped.
-FirstExample first_example(const std::filesystem::path& path, bool skip_bad_lines);
+FirstExample first_example(const std::filesystem::path& path, const TokenizeOptions& options);
 
 struct EncodedTexts {
   void add(Document document);  // leaves out one without tokens
 
   std::vector<Document> documents;
+  int64_t rewritten = 0;  // conversations that are several documents: see learnt_texts()
+  int64_t made_of_these = 0;
   int64_t skipped_lines = 0;
   std::string first_fault;       // why the first of these was skipped
   int64_t with_own_bos_eos = 0;  // documents: see Document
@@ -59,8 +61,8 @@ struct EncodedTexts {
 class TextInput {
  public:
   // Looks at the file's first example. Tokenizer and options must outlive the input.
-  // `tokens_folder` is where the token file will be. Throws a ConfigError on an unknown template,
-  // and a DataError where the tokenizer lacks the token of images.
+  // `tokens_folder` is where the token file will be. Throws a DataError where the tokenizer lacks
+  // the token of images.
   TextInput(std::filesystem::path path, const Tokenizer& tokenizer, const TokenizeOptions& options,
             std::filesystem::path tokens_folder);
   TextInput(const TextInput&) = delete;
@@ -83,13 +85,12 @@ class TextInput {
 
   EncodedTexts encode_paragraphs(const Texts& texts) const;
   EncodedTexts encode_records(const Texts& records) const;
-  Document encode_record(const Text& record) const;
+  void encode_record(const Text& record, EncodedTexts& encoded) const;
 
   std::filesystem::path path_;
   const Tokenizer& tokenizer_;
   const TokenizeOptions& options_;
   ImageFolders folders_;
-  std::optional<ChatTemplate> template_;
   FirstExample first_;  // nothing of plain text
 };
 

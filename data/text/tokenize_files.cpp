@@ -39,6 +39,8 @@ class OrderedEncoder {
   int64_t skipped_lines() const { return skipped_lines_; }
   const std::string& first_fault() const { return first_fault_; }
   int64_t with_own_bos_eos() const { return with_own_bos_eos_; }
+  int64_t rewritten() const { return rewritten_; }
+  int64_t made_of_these() const { return made_of_these_; }
 
  private:
   void append_first() {
@@ -48,6 +50,8 @@ class OrderedEncoder {
       writer_.append(document.tokens, document.carries_loss, document.images);
     skipped_lines_ += encoded.skipped_lines;
     with_own_bos_eos_ += encoded.with_own_bos_eos;
+    rewritten_ += encoded.rewritten;
+    made_of_these_ += encoded.made_of_these;
     if (first_fault_.empty()) first_fault_ = encoded.first_fault;
   }
 
@@ -55,6 +59,7 @@ class OrderedEncoder {
   size_t most_at_work_;
   int64_t skipped_lines_ = 0;
   int64_t with_own_bos_eos_ = 0;
+  int64_t rewritten_ = 0, made_of_these_ = 0;
   std::string first_fault_;
   std::deque<std::future<EncodedTexts>> at_work_;
 };
@@ -91,6 +96,13 @@ std::string own_bos_eos_text(int64_t texts, const Tokenizer& tokenizer, AddBosEo
              : found + ": no second one is put there (add_bos_eos: always would)";
 }
 
+// What became of conversations of which a template writes turns otherwise once others follow.
+std::string rewritten_text(int64_t conversations, int64_t documents) {
+  return "the chat template writes earlier turns otherwise than the last one: " +
+         plural(conversations, "conversation") + " became " + plural(documents, "document") +
+         ", each up to one turn of the assistant, which is learnt";
+}
+
 }  // namespace
 
 TokenizeSummary tokenize_files(const Tokenizer& tokenizer, std::span<const fs::path> inputs,
@@ -125,9 +137,14 @@ TokenizeSummary tokenize_files(const Tokenizer& tokenizer, std::span<const fs::p
                                               : ": all lines were skipped, the first since " +
                                                     encoder.first_fault()));
   writer.finish(encoder.skipped_lines());
-  if (options.say && encoder.with_own_bos_eos() > 0 && options.add_bos_eos != AddBosEos::never)
+  if (options.say && encoder.with_own_bos_eos() > 0 &&
+      options.encode.add_bos_eos != AddBosEos::never)
+    options.say(
+        path_text(inputs.size() == 1 ? inputs.front() : output) + ": " +
+        own_bos_eos_text(encoder.with_own_bos_eos(), tokenizer, options.encode.add_bos_eos));
+  if (options.say && encoder.rewritten() > 0)
     options.say(path_text(inputs.size() == 1 ? inputs.front() : output) + ": " +
-                own_bos_eos_text(encoder.with_own_bos_eos(), tokenizer, options.add_bos_eos));
+                rewritten_text(encoder.rewritten(), encoder.made_of_these()));
   return {.documents = writer.document_count(),
           .tokens = writer.token_count(),
           .images = writer.image_count(),

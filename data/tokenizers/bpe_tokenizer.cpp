@@ -108,6 +108,10 @@ class BpeTokenizer : public TokenizerModel {
     return ids;
   }
 
+  void split(std::string_view text, std::vector<TextPart>& parts) const override {
+    raw_tokens_.split(text, parts);
+  }
+
   std::string decode(std::span<const int32_t> ids, SpecialTokens special) const override {
     std::string text, bytes;
     for (int32_t id : ids) {

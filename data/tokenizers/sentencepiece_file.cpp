@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "data/tokenizers/protobuf_fields.h"
+#include "data/tokenizers/white_space.h"
 
 namespace longshore::data {
 namespace {
@@ -25,7 +26,7 @@ constexpr size_t kMaxNestedUserSymbols = 64;
 
 // Field numbers and values of sentencepiece_model.proto.
 constexpr uint64_t kPieces = 1, kNormalizer = 3, kSelfTest = 4, kDenormalizer = 5;
-constexpr uint64_t kPieceText = 1, kPieceType = 3, kUserDefined = 4;
+constexpr uint64_t kPieceText = 1, kPieceType = 3, kControl = 3, kUserDefined = 4;
 constexpr uint64_t kCharsMap = 2;
 
 // The normaliser's rules: a double-array trie over the text to replace, whose values are offsets
@@ -135,6 +136,21 @@ size_t most_nested(std::vector<std::string_view> symbols) {
   return most;
 }
 
+struct Piece {
+  std::string_view text;
+  uint64_t type = 0;
+};
+
+Piece piece_of(std::string_view message) {
+  Piece piece;
+  ProtobufFields fields(message);
+  for (ProtobufField field; fields.next(field);) {
+    if (field.number == kPieceText) piece.text = field.bytes;
+    if (field.number == kPieceType) piece.type = field.value;
+  }
+  return piece;
+}
+
 void check_model(std::string_view bytes) {
   size_t piece_count = 0;
   size_t self_test_bytes = 0;
@@ -144,16 +160,10 @@ void check_model(std::string_view bytes) {
     switch (field.number) {
       case kPieces: {
         if (++piece_count > kMaxPieces) throw DataError("too many pieces");
-        std::string_view text;
-        uint64_t type = 0;
-        ProtobufFields piece(field.bytes);
-        for (ProtobufField part; piece.next(part);) {
-          if (part.number == kPieceText) text = part.bytes;
-          if (part.number == kPieceType) type = part.value;
-        }
-        if (text.size() > kMaxPieceBytes)
-          throw DataError("piece of " + std::to_string(text.size()) + " bytes");
-        if (type == kUserDefined) user_symbols.push_back(text);
+        const Piece piece = piece_of(field.bytes);
+        if (piece.text.size() > kMaxPieceBytes)
+          throw DataError("piece of " + std::to_string(piece.text.size()) + " bytes");
+        if (piece.type == kUserDefined) user_symbols.push_back(piece.text);
         break;
       }
       case kNormalizer:
@@ -180,6 +190,23 @@ std::string fault_in_sentencepiece_file(std::string_view bytes) {
   } catch (const DataError& error) {
     return error.what();
   }
+}
+
+std::vector<AddedToken> special_pieces(std::string_view bytes) {
+  constexpr std::string_view kSpace = "\u2581";  // as the pieces have it
+  std::vector<AddedToken> special;
+  int32_t id = 0;
+  ProtobufFields fields(bytes);
+  for (ProtobufField field; fields.next(field);) {
+    if (field.number != kPieces) continue;
+    const Piece piece = piece_of(field.bytes);
+    const bool is_of_space = piece.text.find(kSpace) != piece.text.npos ||
+                             white_space_at_head(piece.text) == piece.text.size();
+    if (piece.type == kControl || (piece.type == kUserDefined && !is_of_space))
+      special.push_back({.content = std::string(piece.text), .id = id, .special = true});
+    ++id;
+  }
+  return special;
 }
 
 }  // namespace longshore::data

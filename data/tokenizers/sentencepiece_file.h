@@ -4,11 +4,18 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "data/tokenizers/added_tokens.h"
 
 namespace longshore::data {
 
 // What is wrong with the bytes of a model file, or "" when sentencepiece can load and use them
 // safely. Whether they make sense is still for sentencepiece to say.
 std::string fault_in_sentencepiece_file(std::string_view bytes);
+
+// Of a file without a fault: its control tokens, which sentencepiece never finds in a text, and its
+// user-defined symbols but those of white space. Templates write them.
+std::vector<AddedToken> special_pieces(std::string_view bytes);
 
 }  // namespace longshore::data

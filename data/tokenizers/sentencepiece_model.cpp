@@ -25,6 +25,7 @@ class SentencePieceModel : public TokenizerModel {
     } catch (const std::exception& error) {  // its tries throw their own
       throw DataError(refusal + library_message(error.what()));
     }
+    special_ = AddedTokens(special_pieces(bytes));
   }
 
   // A dummy prefix is put before each text, wherever it begins.
@@ -35,6 +36,10 @@ class SentencePieceModel : public TokenizerModel {
     const auto status = processor_.Encode(text, &ids);
     if (!status.ok()) throw DataError("cannot tokenize: " + library_message(status.message()));
     return ids;
+  }
+
+  void split(std::string_view text, std::vector<TextPart>& parts) const override {
+    special_.split(text, parts);
   }
 
   std::string decode(std::span<const int32_t> ids, SpecialTokens) const override {
@@ -69,6 +74,7 @@ class SentencePieceModel : public TokenizerModel {
   static constexpr size_t kLargeText = size_t{1} << 20;
 
   sentencepiece::SentencePieceProcessor processor_;
+  AddedTokens special_{{}};
   mutable std::mutex large_text_;  // one at a time
 };
 

@@ -187,6 +187,12 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, TextPosition posit
   }
 }
 
+std::vector<TextPart> Tokenizer::split(std::string_view text) const {
+  std::vector<TextPart> parts;
+  model_->split(text, parts);
+  return parts;
+}
+
 int64_t Tokenizer::text_bytes(std::span<const int32_t> ids) const {
   int64_t bytes = 0;
   for (int32_t id : ids) bytes += model_->text_bytes(id);

@@ -48,6 +48,11 @@ class Tokenizer {
   std::vector<int32_t> encode(std::string_view text,
                               TextPosition position = TextPosition::start) const;
 
+  // The parts of a text: special tokens that are written in it, and what lies between, of which
+  // encode() with TextPosition::later makes the same ids as within the whole. Of a sentencepiece
+  // model these are its special_pieces().
+  std::vector<TextPart> split(std::string_view text) const;
+
   // How many bytes of the normalised text tokens within the vocabulary stand for.
   int64_t text_bytes(std::span<const int32_t> ids) const;
 

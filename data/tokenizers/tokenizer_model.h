@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "data/tokenizers/added_tokens.h"
+
 namespace longshore::data {
 
 // At most this much text is tokenized at once: sentencepiece needs about a hundred times as much
@@ -29,6 +31,8 @@ class TokenizerModel {
 
   virtual std::vector<int32_t> encode(std::string_view text,
                                       TextPosition position = TextPosition::start) const = 0;
+  // Appends the parts of a text: the special tokens that are written in it, and what lies between.
+  virtual void split(std::string_view text, std::vector<TextPart>& parts) const = 0;
   // The ids are within the vocabulary.
   virtual std::string decode(std::span<const int32_t> ids, SpecialTokens special) const = 0;
 

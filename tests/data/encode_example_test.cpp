@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "tests/data/chat_example.h"
 #include "tests/message_of.h"
 
 namespace longshore::data {
@@ -17,6 +18,17 @@ namespace {
 using testing::HasSubstr;
 
 const std::string kGoldens = "tests/goldens/tokenizers/";
+
+Document encoded(const Example& example, const Tokenizer& tokenizer,
+                 const EncodeOptions& options = {}) {
+  const std::vector<Document> documents = encode(example, tokenizer, options);
+  EXPECT_EQ(documents.size(), 1u);
+  return documents.at(0);
+}
+
+EncodeOptions by(const char* chat_template) {
+  return {.chat_template = ChatTemplate::named(chat_template)};
+}
 
 std::string trained(const Document& document, const Tokenizer& tokenizer) {
   std::vector<int32_t> ids;
@@ -32,7 +44,7 @@ TEST(EncodeExample, FramesTextWithBosAndEos) {
     std::vector<int32_t> expected = tokenizer.encode("The boats wait");
     expected.insert(expected.begin(), tokenizer.bos_id());
     expected.push_back(tokenizer.eos_id());
-    const Document document = encode(TextExample{"The boats wait"}, tokenizer, std::nullopt);
+    const Document document = encoded(TextExample{"The boats wait"}, tokenizer);
     EXPECT_EQ(document.tokens, expected);
     EXPECT_EQ(document.carries_loss, std::vector<uint8_t>(expected.size(), 1));
   }
@@ -51,7 +63,7 @@ TEST(EncodeExample, AddsBosAndEosWhereTheyAreMissing) {
         Form{"sp_bpe/tokenizer.model", "<s>", "</s>"}}) {
     const Tokenizer tokenizer(kGoldens + form.file);
     auto tokens = [&](const std::string& text, AddBosEos add) {
-      return encode(TextExample{text}, tokenizer, std::nullopt, add).tokens;
+      return encoded(TextExample{text}, tokenizer, {.add_bos_eos = add}).tokens;
     };
     const std::vector<int32_t> plain = tokenizer.encode("hello");
     std::vector<int32_t> framed = plain;
@@ -71,8 +83,7 @@ TEST(EncodeExample, AddsBosAndEosWhereTheyAreMissing) {
         EXPECT_EQ(tokens(text, AddBosEos::always), twice);
         EXPECT_EQ(encode_text(text, tokenizer).writes_bos_or_eos, text != "hello");
       }
-    const Document pair =
-        encode(CompletionExample{form.bos + "he", "llo" + form.eos}, tokenizer, std::nullopt);
+    const Document pair = encoded(CompletionExample{form.bos + "he", "llo" + form.eos}, tokenizer);
     EXPECT_EQ(pair.tokens, framed);
     EXPECT_EQ(pair.carries_loss.front(), 0);
     EXPECT_EQ(pair.carries_loss.back(), 1);
@@ -96,8 +107,7 @@ TEST(EncodeExample, LearnsTheCompletion) {
              {"", "alone"},
              {"caf\xc3\xa9:\n", "\nau lait"},
              {"a b ", "c"}}) {
-      const Document document =
-          encode(CompletionExample{prompt, completion}, tokenizer, std::nullopt);
+      const Document document = encoded(CompletionExample{prompt, completion}, tokenizer);
       std::vector<int32_t> expected = tokenizer.encode(prompt + completion);
       if (tokenizer.bos_id() >= 0) expected.insert(expected.begin(), tokenizer.bos_id());
       expected.push_back(tokenizer.eos_id());
@@ -124,7 +134,7 @@ TEST(EncodeExample, LearnsNoTokenOfThePromptAlone) {
   const Tokenizer tokenizer(kGoldens + "bytelevel_bpe_llama3/tokenizer.json");
   const auto head = tokenizer.encode("A:  "), all = tokenizer.encode("A:  4");
   ASSERT_NE(head.back(), all[head.size() - 1]);
-  const Document document = encode(CompletionExample{"A:  ", "4"}, tokenizer, std::nullopt);
+  const Document document = encoded(CompletionExample{"A:  ", "4"}, tokenizer);
   EXPECT_EQ(trained(document, tokenizer), "4<|end_of_text|>");
 }
 
@@ -141,39 +151,33 @@ TEST(EncodeExample, OnlyTheFirstTextIsFirst) {
   std::ofstream(path) << file;
   const Tokenizer tokenizer(path);
   const ChatTemplate llama2 = ChatTemplate::named("llama2");
-  const ChatExample chat{{{"user", "Hi"}, {"assistant", "Hello"}}};
-  std::string text;
-  for (const ChatPiece& piece : llama2.pieces(chat.messages, tokenizer))
-    text += piece.special_id
-                ? tokenizer.decode(std::span(&*piece.special_id, 1), SpecialTokens::keep)
-                : piece.text;
+  const ChatExample chat{conversation_of({{"user", "Hi"}, {"assistant", "Hello"}})};
+  const std::string text = llama2.text(chat.conversation, 2).text;
   ASSERT_TRUE(text.starts_with("<s>[INST]")) << text;
-  EXPECT_EQ(encode(chat, tokenizer, llama2).tokens, tokenizer.encode(text));
+  EXPECT_EQ(encoded(chat, tokenizer, {.chat_template = llama2}).tokens, tokenizer.encode(text));
   std::vector<int32_t> framed = tokenizer.encode("Hi Hello");
   if (tokenizer.bos_id() >= 0) framed.insert(framed.begin(), tokenizer.bos_id());
   framed.push_back(tokenizer.eos_id());
-  EXPECT_EQ(encode(CompletionExample{"Hi ", "Hello"}, tokenizer, std::nullopt).tokens, framed);
+  EXPECT_EQ(encoded(CompletionExample{"Hi ", "Hello"}, tokenizer).tokens, framed);
 }
 
 TEST(EncodeExample, LearnsWhatTheAssistantSays) {
   const Tokenizer qwen(kGoldens + "bytelevel_bpe_qwen/tokenizer.json");
   const Tokenizer llama3(kGoldens + "bytelevel_bpe_llama3/tokenizer.json");
-  const ChatExample example{{{"system", "Be kind."},
-                             {"user", "Hi"},
-                             {"assistant", "\nHello!"},
-                             {"user", "Who are you?"},
-                             {"assistant", "A model."}}};
+  const ChatExample example{conversation_of({{"system", "Be kind."},
+                                             {"user", "Hi"},
+                                             {"assistant", "\nHello!"},
+                                             {"user", "Who are you?"},
+                                             {"assistant", "A model."}})};
   auto check = [&](const Tokenizer& tokenizer, const char* name, const std::string& expected) {
     const ChatTemplate chat_template = ChatTemplate::named(name);
-    const Document document = encode(example, tokenizer, chat_template);
+    const Document document = encoded(example, tokenizer, {.chat_template = chat_template});
     EXPECT_EQ(trained(document, tokenizer), expected) << name;
-    std::string text;
-    for (const ChatPiece& piece : chat_template.pieces(example.messages, tokenizer))
-      text += piece.text;
+    const std::string text = chat_template.text(example.conversation, 5).text;
     EXPECT_EQ(document.tokens, tokenizer.encode(text)) << name;
   };
   check(llama3, "llama3", "Hello!<|eot_id|>A model.<|eot_id|>");
-  const Document document = encode(example, qwen, ChatTemplate::named("chatml"));
+  const Document document = encoded(example, qwen, by("chatml"));
   // "assistant\n" and "\nHello!" share the token "\n\n", which is trained on.
   EXPECT_TRUE(trained(document, qwen).ends_with("\nHello!<|im_end|>A model.<|im_end|>"))
       << trained(document, qwen);
@@ -194,15 +198,16 @@ TEST(EncodeExample, PromptsBeginAsConversationsDo) {
       const ChatTemplate chat_template = ChatTemplate::named(family);
       for (const char* asked :
            {"Where are we?", "\nWhere are we?", "\n\nIn port?\n", " In port?", "", "\t", "le"}) {
-        std::vector<ChatMessage> messages{{"user", asked}};
+        const Conversation question = user_says(asked);
         std::vector<int32_t> prompt;
         try {
-          prompt = prompt_tokens(messages, tokenizer, chat_template);
+          prompt = prompt_tokens(question, tokenizer, chat_template);
         } catch (const DataError&) {
           continue;  // the tokenizer is of another family
         }
-        messages.push_back({"assistant", "In port."});
-        const Document document = encode(ChatExample{messages}, tokenizer, chat_template);
+        const Document document =
+            encoded(ChatExample{conversation_of({{"user", asked}, {"assistant", "In port."}})},
+                    tokenizer, {.chat_template = chat_template});
         ASSERT_LT(prompt.size(), document.tokens.size());
         EXPECT_TRUE(std::ranges::equal(prompt, std::span(document.tokens).first(prompt.size())))
             << name << " " << family << " " << asked;
@@ -215,14 +220,15 @@ TEST(EncodeExample, PromptsBeginAsConversationsDo) {
 
 TEST(EncodeExample, RefusesWhatNothingIsLearntFrom) {
   const Tokenizer gpt2(kGoldens + "bytelevel_bpe_gpt2/tokenizer.json");
-  const ChatExample chat{{{"user", "Hi"}, {"assistant", "Hello"}}};
-  EXPECT_THAT(message_of<DataError>([&] { encode(chat, gpt2, std::nullopt); }),
-              HasSubstr("found messages, expected a chat template to write them with "
-                        "(chat_template, --chat-template): llama2, llama3"));
+  const ChatExample chat{conversation_of({{"user", "Hi"}, {"assistant", "Hello"}})};
+  EXPECT_THAT(message_of<DataError>([&] { encode(chat, gpt2); }),
+              HasSubstr("found messages, expected a chat template to write them with: the "
+                        "tokenizer's folder has none, so name one (chat_template, "
+                        "--chat-template): llama2, llama3"));
   const Tokenizer gemma(kGoldens + "gemma_bpe/tokenizer.json");
-  EXPECT_THAT(message_of<DataError>([&] { encode(chat, gemma, ChatTemplate::named("chatml")); }),
+  EXPECT_THAT(message_of<DataError>([&] { encode(chat, gemma, by("chatml")); }),
               HasSubstr("which the tokenizer lacks"));
-  EXPECT_NO_THROW(encode(TextExample{" "}, gpt2, std::nullopt));
+  EXPECT_NO_THROW(encode(TextExample{" "}, gpt2));
 }
 
 }  // namespace

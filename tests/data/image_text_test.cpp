@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "data/text/encode_example.h"
+#include "tests/data/chat_example.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
 
@@ -88,7 +89,7 @@ TEST(ImageText, OfPaliGemmaIsThatOfTransformers) {
     const Document document =
         encode(CompletionExample{prefix, is_prompt ? "x" : one.at("suffix").get<std::string>(),
                                  some_images(one.at("images"))},
-               *tokenizer, std::nullopt, AddBosEos::missing, kPaliGemmaText);
+               *tokenizer, {.image_text = kPaliGemmaText})[0];
     const std::vector<int32_t> ids = one.at("input_ids"), labels = one.at("labels");
     if (is_prompt) {
       EXPECT_EQ(untrained_head(document), ids);
@@ -114,7 +115,7 @@ TEST(ImageText, OfGemma3IsThatOfTransformers) {
       images = 3;
     }
     const Document document = encode(CompletionExample{prompt, "<mask>", some_images(images)},
-                                     *tokenizer, std::nullopt, AddBosEos::missing, kGemma3Text);
+                                     *tokenizer, {.image_text = kGemma3Text})[0];
     EXPECT_EQ(untrained_head(document), one.at("input_ids").get<std::vector<int32_t>>()) << prompt;
     EXPECT_EQ(document.tokens.size(), one.at("input_ids").size() + 2);
   }
@@ -123,32 +124,33 @@ TEST(ImageText, OfGemma3IsThatOfTransformers) {
 TEST(ImageText, OfConversationsIsThatOfTransformers) {
   const json golden = goldens("gemma3_text");
   const TextTokenizer tokenizer(added_of(golden));
-  const ChatExample chat{
-      {{"user", "", {{.is_image = true}, {.text = " What is this?\n"}}}, {"assistant", "Boats"}},
-      some_images(1)};
+  const json image{{"type", "image"}};
+  auto text = [](const char* words) { return json{{"type", "text"}, {"text", words}}; };
+  const ChatExample chat{conversation_of({{"user", json::array({image, text(" What is this?\n")})},
+                                          {"assistant", "Boats"}}),
+                         some_images(1)};
   const Document document =
-      encode(chat, *tokenizer, ChatTemplate::named("gemma"), AddBosEos::missing, kGemma3Text);
+      encode(chat, *tokenizer,
+             {.chat_template = ChatTemplate::named("gemma"), .image_text = kGemma3Text})[0];
   const std::vector<int32_t> ids = golden.at("cases").at(0).at("input_ids");
   EXPECT_EQ(untrained_head(document), ids);
   EXPECT_THAT(
       message_of<DataError>([&] {
-        encode(ChatExample{{{"system", "", {{.text = "a"}, {.text = "b"}}}, {"user", "a"}}},
-               *tokenizer, ChatTemplate::named("gemma"));
+        const ChatTemplate of_text("T",
+                                   "{% for m in messages %}{{ m.content + 'x' }}"
+                                   "{% endfor %}");
+        encode(chat, *tokenizer, {.chat_template = of_text, .image_text = kGemma3Text});
       }),
-      HasSubstr("message 0: found content of several parts or with an image, expected a text"));
-  EXPECT_THAT(message_of<DataError>([&] {
-                encode(chat, *tokenizer, ChatTemplate::named("chatml"), AddBosEos::missing,
-                       kGemma3Text);
-              }),
-              HasSubstr("nearest: the template gemma"));
+      HasSubstr("message 0: found an image, for which the chat template T writes no place"));
 }
 
 TEST(ImageText, HasNoLossOnImages) {
   const TextTokenizer tokenizer(added_of(goldens("gemma3_text")));
-  const ChatExample chat{{{"user", "a"}, {"assistant", "", {{.text = "b"}, {.is_image = true}}}},
-                         some_images(1)};
+  const json parts = json::array({{{"type", "text"}, {"text", "b"}}, {{"type", "image"}}});
+  const ChatExample chat{conversation_of({{"user", "a"}, {"assistant", parts}}), some_images(1)};
   const Document document =
-      encode(chat, *tokenizer, ChatTemplate::named("gemma"), AddBosEos::missing, kGemma3Text);
+      encode(chat, *tokenizer,
+             {.chat_template = ChatTemplate::named("gemma"), .image_text = kGemma3Text})[0];
   for (size_t i = 0; i < document.tokens.size(); ++i)
     if (document.tokens[i] >= 887) {
       EXPECT_EQ(document.carries_loss[i], 0);
@@ -159,13 +161,13 @@ TEST(ImageText, HasNoLossOnImages) {
 TEST(ImageText, StandsBeforeThePromptUnlessThatNamesThePlace) {
   const TextTokenizer tokenizer(added_of(goldens("gemma3_text")));
   auto tokens = [&](const std::string& prompt, int64_t images) {
-    return encode(CompletionExample{prompt, "c", some_images(images)}, *tokenizer, std::nullopt,
-                  AddBosEos::missing, kGemma3Text)
+    return encode(CompletionExample{prompt, "c", some_images(images)}, *tokenizer,
+                  {.image_text = kGemma3Text})[0]
         .tokens;
   };
   EXPECT_EQ(tokens("a", 2), tokens("<start_of_image><start_of_image>a", 2));
   EXPECT_EQ(tokens("<bos>a", 1), tokens("a", 1));
-  EXPECT_EQ(tokens("a", 0), encode(CompletionExample{"a", "c"}, *tokenizer, std::nullopt).tokens);
+  EXPECT_EQ(tokens("a", 0), encode(CompletionExample{"a", "c"}, *tokenizer)[0].tokens);
   EXPECT_THAT(
       message_of<DataError>([&] { tokens("<start_of_image>a", 2); }),
       HasSubstr("prompt: found 1 times <start_of_image>, expected one for each of 2 images"));
@@ -174,8 +176,7 @@ TEST(ImageText, StandsBeforeThePromptUnlessThatNamesThePlace) {
 TEST(ImageText, MayNotSpellItsTokens) {
   const TextTokenizer gemma3(added_of(goldens("gemma3_text"))), paligemma(paligemma_tokens());
   auto message = [](const Tokenizer& tokenizer, const Example& example, const ImageText& text) {
-    return message_of<DataError>(
-        [&] { encode(example, tokenizer, std::nullopt, AddBosEos::missing, text); });
+    return message_of<DataError>([&] { encode(example, tokenizer, {.image_text = text}); });
   };
   for (int64_t images : {0, 1}) {
     EXPECT_THAT(message(*paligemma, CompletionExample{"a<image>", "b", some_images(images)},
@@ -195,15 +196,17 @@ TEST(ImageText, MayNotSpellItsTokens) {
 TEST(ImageText, IsForModelsThatReadImages) {
   const TextTokenizer tokenizer(paligemma_tokens());
   const CompletionExample pair{"a", "b", some_images(1)};
-  EXPECT_THAT(message_of<DataError>([&] { encode(pair, *tokenizer, std::nullopt); }),
+  EXPECT_THAT(message_of<DataError>([&] { encode(pair, *tokenizer); }),
               HasSubstr("found 1 image, but the model reads none; nearest: use_multimodal=true"));
   EXPECT_THAT(
       message_of<DataError>([&] {
-        encode(
-            ChatExample{{{"user", "", {{.is_image = true}}}, {"assistant", "b"}}, some_images(1)},
-            *tokenizer, ChatTemplate::named("gemma"), AddBosEos::missing, kPaliGemmaText);
+        encode(ChatExample{conversation_of(
+                               {{"user", json::array({{{"type", "image"}}})}, {"assistant", "b"}}),
+                           some_images(1)},
+               *tokenizer,
+               {.chat_template = ChatTemplate::named("gemma"), .image_text = kPaliGemmaText});
       }),
-      HasSubstr("<start_of_image>"));
+      HasSubstr("found messages with images, expected prefix and suffix"));
 }
 
 }  // namespace

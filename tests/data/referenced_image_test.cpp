@@ -55,7 +55,7 @@ class ReferencedImage : public testing::Test {
   }
 
   TokenizeSummary tokenize(const std::string& lines, TokenizeOptions options = {}) {
-    options.image_text = kImageText;
+    options.encode.image_text = kImageText;
     const fs::path text = folder_.write("text/a.jsonl", lines);
     return tokenize_files(tokenizer_, {{text}}, folder_ / "out/a.tokens", options);
   }
@@ -126,7 +126,8 @@ TEST_F(ReferencedImage, IsWhatItWasWhenItsTextWasTokenized) {
 TEST_F(ReferencedImage, OfAnotherSizeHasItsTextTokenizedAgain) {
   const fs::path text = folder_.write("text/a.jsonl", pair_line("\"images/grey.png\""));
   auto open = [&] {
-    return open_tokenized(text, tokenizer_, {.image_text = kImageText}, folder_ / "cache");
+    return open_tokenized(text, tokenizer_, {.encode = {.image_text = kImageText}},
+                          folder_ / "cache");
   };
   const ImageReference first = open()->image(0);
   EXPECT_EQ(open()->image(0), first);
@@ -178,8 +179,8 @@ TEST_F(ReferencedImage, NeedsAModelThatReadsImages) {
   EXPECT_THAT(message_of<DataError>(
                   [&] { tokenize_files(tokenizer_, {{text}}, folder_ / "out/a.tokens"); }),
               HasSubstr("a.jsonl:1: found 1 image, but the model reads none; nearest: use_multi"));
-  TokenizeOptions options{.image_text = kImageText};
-  options.image_text->image_token = tokenizer_.vocab_size();
+  TokenizeOptions options{.encode = {.image_text = kImageText}};
+  options.encode.image_text->image_token = tokenizer_.vocab_size();
   EXPECT_THAT(message_of<DataError>(
                   [&] { tokenize_files(tokenizer_, {{text}}, folder_ / "out/a.tokens", options); }),
               HasSubstr("expected one with the id 887, which stands for images"));
@@ -210,14 +211,14 @@ TEST_F(ReferencedImage, DecidesAboutTheNameInTheCache) {
   auto name = [&](const fs::path& path, const TokenizeOptions& options, const char* cache = "out") {
     return open_tokenized(path, tokenizer_, options, folder_ / cache)->path().filename();
   };
-  const TokenizeOptions options{.image_text = kImageText};
+  const TokenizeOptions options{.encode = {.image_text = kImageText}};
   const fs::path first = name(text, options);
   EXPECT_EQ(name(text, options), first);
   EXPECT_NE(name(folder_ / "copy/a.jsonl", options), first);
-  EXPECT_NE(name(text, {.image_text = kImageText, .max_image_pixels = 1 << 20}), first);
+  EXPECT_NE(name(text, {.encode = {.image_text = kImageText}, .max_image_pixels = 1 << 20}), first);
   EXPECT_NE(name(text, options, "text/out"), first);
   TokenizeOptions more = options;
-  more.image_text->tokens_per_image = 4;
+  more.encode.image_text->tokens_per_image = 4;
   EXPECT_NE(name(text, more), first);
   EXPECT_EQ(name(plain, options), name(plain, {}));
 }

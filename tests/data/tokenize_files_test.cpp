@@ -94,7 +94,8 @@ TEST_F(TokenizeFiles, SaysOnceThatTextsWriteBosOrEos) {
   auto notes = [&](AddBosEos add) {
     std::vector<std::string> notes;
     auto say = [&](const std::string& note) { notes.push_back(note); };
-    tokenize_files(tokenizer, {{file}}, folder_ / "out.tokens", {.add_bos_eos = add, .say = say});
+    tokenize_files(tokenizer, {{file}}, folder_ / "out.tokens",
+                   {.encode = {.add_bos_eos = add}, .say = say});
     return notes;
   };
   const std::string found = file.string() +
@@ -128,11 +129,11 @@ TEST_F(TokenizeFiles, WritesExamplesWithWhatIsLearnt) {
                                     std::string(" the boats wait.", 4 + i % 12)};
     lines += R"({"prompt": ")" + example.prompt + R"(", "completion": ")" + example.completion +
              "\"}" + (i % 3 ? "\n" : "\r\n\n");
-    expected.push_back(encode(example, tokenizer_, std::nullopt));
+    expected.push_back(encode(example, tokenizer_)[0]);
   }
   const auto jsonl = folder_.write("a.jsonl", lines);
   const auto text = folder_.write("b.txt", "Plain.\n");
-  expected.push_back(encode(TextExample{"Plain."}, tokenizer_, std::nullopt));
+  expected.push_back(encode(TextExample{"Plain."}, tokenizer_)[0]);
   const std::vector<std::filesystem::path> inputs = {jsonl, text};
   tokenize_files(tokenizer_, inputs, folder_ / "out.tokens");
 

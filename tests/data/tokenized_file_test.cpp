@@ -37,7 +37,7 @@ TEST_F(TokenizedFile, IsMadeOnceForATextAndItsOptions) {
   EXPECT_EQ(cached(), 1u);
 
   EXPECT_EQ(open(path, {.skip_bad_lines = true})->document_count(), 2);
-  EXPECT_EQ(open(path, {.chat_template = "llama2"})->document_count(), 2);
+  EXPECT_EQ(open(path, {.encode = {.train_on = TrainOn::all}})->document_count(), 2);
   EXPECT_EQ(cached(), 3u);
   folder_.write("a.jsonl", "{\"text\": \"one\"}\n{\"text\": \"tow\"}\n");
   EXPECT_NE(open(path)->path(), first->path());

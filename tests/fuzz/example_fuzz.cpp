@@ -30,16 +30,16 @@ struct Check {
     check(example.images);
   }
   void operator()(const ChatExample& example) const {
-    require(std::ranges::any_of(
-        example.messages, [](const ChatMessage& message) { return message.role == "assistant"; }));
-    std::ptrdiff_t places = 0;
-    for (const ChatMessage& message : example.messages) {
-      require(is_utf8(message.role) && is_utf8(message.content));
-      for (const ContentPart& part : message.parts)
-        require(is_utf8(part.text) && (!part.is_image || part.text.empty()));
-      places += std::ranges::count(message.parts, true, &ContentPart::is_image);
+    const longshore::data::Conversation& conversation = example.conversation;
+    require(conversation.messages.size() == conversation.carries_loss.size());
+    bool has_assistant = false;
+    for (const auto& message : conversation.messages) {
+      require(message["role"].is_string());
+      has_assistant |= message["role"] == longshore::data::kAssistant;
+      require(message.contains("content") || message.contains("tool_calls"));
     }
-    require(places == std::ssize(example.images));
+    require(has_assistant);
+    require(longshore::data::image_count(conversation) == std::ssize(example.images));
     check(example.images);
   }
 
@@ -56,7 +56,10 @@ struct Check {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {
-    std::visit(Check{}, parse_example({reinterpret_cast<const char*>(data), size}));
+    const std::string_view record(reinterpret_cast<const char*>(data), size);
+    for (const bool has_template : {false, true})
+      std::visit(Check{},
+                 longshore::data::read_example(record, {.has_template = has_template}).example);
   } catch (const longshore::DataError& error) {
     // What a message quotes of the line is printable.
     require(std::string_view(error.what()).find('\n') == std::string_view::npos);

@@ -42,10 +42,17 @@ bool samples(const Config& config) {
 
 // A token for each of the prompt's bytes, which is more than it has, and what stands around it.
 int64_t sample_capacity(const Config& config) {
-  constexpr int64_t kMaxTokensOfTemplate = 64;
-  const int64_t prompt =
-      std::ssize(config.sample_prompt) + (config.chat_template.empty() ? 2 : kMaxTokensOfTemplate);
+  // Templates may have a system's turn of their own.
+  constexpr int64_t kMaxTokensOfTemplate = 1024;
+  const int64_t prompt = std::ssize(config.sample_prompt) +
+                         (config.chat_template == data::kNoTemplate ? 2 : kMaxTokensOfTemplate);
   return std::min(config.max_target_length, prompt + config.sample_tokens);
+}
+
+data::ChatTemplateChoice chat_template_choice(const Config& config) {
+  return {.name = config.chat_template,
+          .kwargs = config.chat_template_kwargs,
+          .date = config.chat_template_date};
 }
 
 std::optional<std::filesystem::path> text_file(const Config& config) {

@@ -29,6 +29,8 @@
 #include "base/error.h"
 #include "data/images/decode_image.h"
 #include "data/rows/document_rows.h"
+#include "data/text/chat_template_choice.h"
+#include "data/text/train_on.h"
 #include "data/tokenizers/add_bos_eos.h"
 #include "models/families/decoder_config.h"
 #include "models/families/quantization.h"
@@ -199,7 +201,11 @@ struct Config {
   double eval_fraction = 0;
   std::string train_split = "train", eval_split = "validation";
   std::filesystem::path tokenizer_path;
-  std::string chat_template;  // empty for none
+  std::string chat_template = data::kAutoTemplate;  // see data::ChatTemplateChoice, as the next two
+  std::vector<std::string> chat_template_kwargs;
+  std::string chat_template_date;
+  data::TrainOn train_on = data::TrainOn::assistant;
+  std::vector<std::string> train_data_columns;
   bool packing = true;
   data::ExcessLength excess_length_strategy = data::ExcessLength::truncate;
   bool skip_bad_lines = false;
@@ -245,6 +251,8 @@ bool evaluates(const Config& config);
 bool samples(const Config& config);
 // Tokens of that text at most, prompt included.
 int64_t sample_capacity(const Config& config);
+
+data::ChatTemplateChoice chat_template_choice(const Config& config);
 
 // The first file of training or evaluation that has to be tokenized; nothing where there is none.
 std::optional<std::filesystem::path> text_file(const Config& config);

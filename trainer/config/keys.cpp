@@ -5,7 +5,6 @@
 #include <type_traits>
 #include <utility>
 
-#include "data/text/chat_template.h"
 #include "models/families/fields.h"
 #include "models/families/limits.h"
 #include "models/families/lora_config.h"
@@ -38,29 +37,6 @@ NumberKey below_one(double Config::*member) { return {member, 0, End::included, 
 
 constexpr size_t kMaxTrainedTokens = 100'000;  // what is added to a vocabulary, or a part of one
 constexpr double kMaxLoraPlusRatio = 1e6;      // LoRA+ has 2 to 16; infinite rates train nothing
-
-// "none", then the names of the templates.
-const std::vector<std::string>& chat_template_names() {
-  static const std::vector<std::string> names = [] {
-    std::vector<std::string> names{"none"};
-    names.insert(names.end(), data::kChatTemplates.begin(), data::kChatTemplates.end());
-    return names;
-  }();
-  return names;
-}
-
-ChoiceKey chat_template_choice() {
-  return {chat_template_names(),
-          [](const Config& config) {
-            if (config.chat_template.empty()) return size_t{0};
-            const std::vector<std::string>& names = chat_template_names();
-            auto name = std::find(names.begin() + 1, names.end(), config.chat_template);
-            return static_cast<size_t>(name - names.begin());
-          },
-          [](Config& config, size_t index) {
-            config.chat_template = index == 0 ? "" : chat_template_names()[index];
-          }};
-}
 
 // "llama", ...: the families, then the toys.
 const std::vector<std::string>& model_types() {
@@ -425,7 +401,23 @@ std::vector<Key> make_config_keys() {
        "of dataset_path's documents, held out for evaluation by a hash of what they hold"},
       {"tokenizer_path", data, PathKey{&Config::tokenizer_path},
        "the tokenizer's file, or the folder it is in"},
-      {"chat_template", data, chat_template_choice(), "how messages of records are written"},
+      {"chat_template", data, TextKey{&Config::chat_template, true},
+       "how conversations are written: auto, by the template of the tokenizer's folder, where it "
+       "has "
+       "one; none; llama2, llama3, gemma, chatml; a .jinja file; or the name of another template "
+       "of "
+       "the folder"},
+      {"chat_template_kwargs", data, ListKey{&Config::chat_template_kwargs, "NAME=VALUE", {}},
+       "what the chat template reads further, such as enable_thinking=false"},
+      {"chat_template_date", data, TextKey{&Config::chat_template_date},
+       "the day that chat templates show which ask for it (strftime_now), YYYY-MM-DD; empty: they "
+       "find no such function, and show what they have for that"},
+      {"train_on", data, choice<&Config::train_on>({"assistant", "last_assistant", "all"}),
+       "what is learnt of conversations: what the assistant writes, its last turn, or all"},
+      {"train_data_columns", data, ListKey{&Config::train_data_columns, "columns", {}},
+       "which columns of records are read: of a text or of messages, or of prompts and "
+       "completions; "
+       "empty: those that are known by their names"},
       {"add_bos_eos", data, choice<&Config::add_bos_eos>({"missing", "always", "never"}),
        "bos and eos around texts and pairs; missing: unless one begins or ends with it itself"},
       {"packing", data, FlagKey{&Config::packing},

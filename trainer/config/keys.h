@@ -102,7 +102,7 @@ struct FlagKey {
 
 struct TextKey {
   Place<std::string> place;
-  bool may_be_path = false;  // a text with a slash in it or .yml at its end is taken for a path
+  bool may_be_path = false;  // where is_path() says so
 };
 
 struct PathKey {

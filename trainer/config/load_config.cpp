@@ -268,7 +268,8 @@ class Resolver {
 
   // What was set with the model that goes, and is of use with no other.
   void unset_companions() {
-    for (const char* name : {"tokenizer_path", "chat_template"}) {
+    for (const char* name :
+         {"tokenizer_path", "chat_template", "chat_template_kwargs", "chat_template_date"}) {
       const auto now = config_.origins.find(name), before = before_model_.find(name);
       const bool is_older = now != config_.origins.end() && before != before_model_.end() &&
                             now->second == before->second;

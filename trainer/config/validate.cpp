@@ -382,8 +382,23 @@ void check_files(const Config& config) {
   const bool has_examples = std::ranges::any_of(paths, data::has_records);
   const bool may_have_messages = std::ranges::any_of(
       paths, [](const auto& path) { return data::has_records(path) || !data::is_text(path); });
-  if (!config.chat_template.empty() && !may_have_messages) {
+  if (chat_template_choice(config).is_named() && !may_have_messages) {
     refuse(config, "chat_template", "none, or a file in dataset_path that is not plain text");
+  }
+  if (config.chat_template == data::kNoTemplate) {
+    const std::string expected = "none, with " + described(config, "chat_template");
+    if (!config.chat_template_kwargs.empty()) refuse(config, "chat_template_kwargs", expected);
+    if (!config.chat_template_date.empty()) refuse(config, "chat_template_date", expected);
+  }
+  if (config.train_on != data::TrainOn::assistant && !has_examples) {
+    refuse(config, "train_on", "assistant, or a file of examples, such as .jsonl, in dataset_path");
+  }
+  if (config.train_data_columns.size() > 2) {
+    refuse(config, "train_data_columns", "one column, or two: of prompts and of completions");
+  }
+  if (!config.train_data_columns.empty() && !has_examples) {
+    refuse(config, "train_data_columns",
+           "none, or a file of examples, such as .jsonl, in dataset_path");
   }
   if (config.skip_bad_lines && !has_examples) {
     refuse(config, "skip_bad_lines",

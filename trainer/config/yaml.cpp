@@ -216,7 +216,8 @@ std::string read_yaml_file(const fs::path& file, const std::string& name) {
 }
 
 bool is_path(std::string_view name) {
-  return name.find('/') != std::string_view::npos || name.ends_with(".yml");
+  return name.find('/') != std::string_view::npos || name.ends_with(".yml") ||
+         name.ends_with(".jinja");
 }
 
 std::vector<std::string> yaml_files(const fs::path& directory) {

@@ -3,20 +3,11 @@
 #include "base/error.h"
 #include "data/images/pixel_values.h"
 #include "data/rows/referenced_image.h"
-#include "data/text/chat_template.h"
 #include "data/text/encode_example.h"
 
 namespace longshore::trainer {
 
 namespace {
-
-// Images first, then what the user says.
-data::ChatMessage message_with(const std::string& text, size_t images) {
-  data::ChatMessage message{"user", text};
-  message.parts.assign(images, {.is_image = true});
-  if (images > 0) message.parts.push_back({.text = text});
-  return message;
-}
 
 // The prompt's tokens as inputs, with what the model reads of its images.
 data::Batch row_of(const std::vector<int32_t>& tokens, const ImagePrompt& images) {
@@ -50,13 +41,13 @@ data::Batch row_of(const std::vector<int32_t>& tokens, const ImagePrompt& images
   return batch;
 }
 
-Prompt prompt_of(const data::ChatMessage& message, const std::string& chat_template,
+Prompt prompt_of(const data::Conversation& conversation, const data::ChatTemplate& chat_template,
                  const data::Tokenizer& tokenizer, const std::string& origin,
                  const std::optional<data::ImageText>& image_text) {
-  const auto chat = data::ChatTemplate::named(chat_template);
   try {
-    return {.tokens = data::prompt_tokens({&message, 1}, tokenizer, chat, image_text),
-            .end_tokens = {chat.end_of_turn(tokenizer), tokenizer.eos_id()}};
+    return {.tokens = data::prompt_tokens(conversation, tokenizer, chat_template, image_text),
+            .end_tokens = {chat_template.end_of_turn(tokenizer).value_or(tokenizer.eos_id()),
+                           tokenizer.eos_id()}};
   } catch (const DataError& error) {
     throw ConfigError(origin + ": " + error.what());
   }
@@ -64,23 +55,23 @@ Prompt prompt_of(const data::ChatMessage& message, const std::string& chat_templ
 
 }  // namespace
 
-Prompt chat_prompt(const std::string& text, const std::string& chat_template,
+Prompt chat_prompt(const std::string& text, const data::ChatTemplate& chat_template,
                    const data::Tokenizer& tokenizer, const std::string& origin) {
-  return prompt_of({"user", text}, chat_template, tokenizer, origin, std::nullopt);
+  return prompt_of(data::user_says(text), chat_template, tokenizer, origin, std::nullopt);
 }
 
 Prompt image_prompt(const std::string& text, const ImagePrompt& images,
-                    const std::string& chat_template, data::AddBosEos add,
+                    const std::optional<data::ChatTemplate>& chat_template, data::AddBosEos add,
                     const data::Tokenizer& tokenizer, const std::string& origin) {
   const data::ImageText& image_text = images.how.text;
   const size_t count = images.files.size();
   Prompt prompt;
-  if (chat_template.empty())
+  if (chat_template)
+    prompt = prompt_of(data::user_says(text, count), *chat_template, tokenizer, origin, image_text);
+  else
     prompt = {.tokens = data::prompt_tokens(text, static_cast<int64_t>(count), image_text,
                                             tokenizer, add),
               .end_tokens = {tokenizer.eos_id()}};
-  else
-    prompt = prompt_of(message_with(text, count), chat_template, tokenizer, origin, image_text);
   prompt.row = row_of(prompt.tokens, images);
   return prompt;
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "data/rows/row_images.h"
+#include "data/text/chat_template.h"
 #include "data/tokenizers/add_bos_eos.h"
 #include "data/tokenizers/tokenizer.h"
 
@@ -20,10 +21,10 @@ struct Prompt {
   std::vector<int32_t> end_tokens;  // that end what is written after it
 };
 
-// `text` as what the user says by one of data::kChatTemplates, up to where the assistant is to
-// write. It ends with the assistant's turn, or with eos. Throws a ConfigError, which begins with
-// `origin`, that of the template, when the tokenizer lacks a special token.
-Prompt chat_prompt(const std::string& text, const std::string& chat_template,
+// `text` as what the user says, up to where the assistant is to write. It ends with the assistant's
+// turn, or with eos. Throws a ConfigError, which begins with `origin`, that of the template, when
+// the tokenizer lacks a special token, or the template does not allow it.
+Prompt chat_prompt(const std::string& text, const data::ChatTemplate& chat_template,
                    const data::Tokenizer& tokenizer, const std::string& origin);
 
 // What a model that reads images does with a text: the folder's image processor, and how many
@@ -34,11 +35,11 @@ struct ImagePrompt {
   data::Element element = data::Element::float32;  // of the pixel values: the model's dtype
 };
 
-// `text` behind the images, as data::encode() has prompts; with a `chat_template` as what the user
+// `text` behind the images, as data::encode() has prompts; with a chat template as what the user
 // says, images first. Throws as chat_prompt() does, and a DataError, which names the file, for an
 // image.
 Prompt image_prompt(const std::string& text, const ImagePrompt& images,
-                    const std::string& chat_template, data::AddBosEos add,
+                    const std::optional<data::ChatTemplate>& chat_template, data::AddBosEos add,
                     const data::Tokenizer& tokenizer, const std::string& origin);
 
 }  // namespace longshore::trainer

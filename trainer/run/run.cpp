@@ -159,7 +159,7 @@ class Run {
     if (has_model && files.config.empty()) files.config = models::write_hf_config(model_);
     if (opened_.data.tokenizer)
       add_text_files(
-          *opened_.data.tokenizer, config_.chat_template,
+          *opened_.data.tokenizer, opened_.data.chat_template,
           config_.load_parameters_path.empty() ? TextEnds::of_tokenizer : TextEnds::of_model,
           files);
     return files;

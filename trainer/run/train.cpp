@@ -100,10 +100,13 @@ std::vector<std::string> doubts_about_start(const Config& config, const Manifest
           "run_name begins with it"};
 }
 
-// The steps are those of the data; a run that goes on keeps the schedule that it began with.
+// The steps are those of the data, and so is whether a chat template has written it; a run that
+// goes on keeps the schedule that it began with.
 RunSpec begun(const RunSpec& spec, const OpenedRun& opened) {
   Config config = spec.config();
   config.steps = opened.data.steps;
+  if (!opened.data.chat_template && config.dataset_type != DatasetType::synthetic)
+    config.chat_template = data::kNoTemplate;
   return spec.with(opened.start ? with_schedule_of(*opened.start, config) : config);
 }
 

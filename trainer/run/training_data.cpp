@@ -28,6 +28,7 @@
 #include "trainer/config/data_paths.h"
 #include "trainer/config/row_images.h"
 #include "trainer/step/training_plans.h"
+#include "trainer/weights/chat_template.h"
 #include "trainer/weights/text_files.h"
 
 namespace longshore::trainer {
@@ -77,6 +78,16 @@ class Opener {
     }
   }
 
+  // Where a file was read that one writes.
+  std::optional<data::ChatTemplate> used_template() const {
+    return template_ ? *template_ : std::nullopt;
+  }
+
+  // Of a token file: it does not say what it was made of, but prompts are not learnt.
+  void note_tokens(const SharedFile& file) {
+    if (tokenizer_ && file->loss_mask() == data::LossMask::present) use_template();
+  }
+
  private:
   std::shared_ptr<const data::Rows> make_rows(const SharedFile& file, const fs::path& path,
                                               data::WindowRows::Remainder remainder,
@@ -113,6 +124,7 @@ class Opener {
         data::is_text(path) ? tokenized(path) : std::make_shared<const data::TokenFile>(path);
     if (tokenizer_)
       require_tokenizer(key, *file, tokenizer_->fingerprint(), path_text(tokenizer_->path()));
+    if (!data::is_text(path)) note_tokens(file);
     check_vocabulary(key, path,
                      tokenizer_ ? std::min(file->vocab_size(), tokenizer_->ordinary_vocab_size())
                                 : file->vocab_size());
@@ -136,19 +148,34 @@ class Opener {
                     path_text(path), excerpt(tokenizer_->spelling(tokenizer_->bos_id()))));
   }
 
-  SharedFile tokenized(const fs::path& path) const {
+  SharedFile tokenized(const fs::path& path) {
     check_vocabulary("tokenizer_path", tokenizer_->path(), tokenizer_->ordinary_vocab_size());
     fs::path cache = config_.base_output_directory / kTokensFolder;
-    log_(fmt::format("{}: reading it, tokenized into {}", path_text(path), path_text(cache)));
-    return data::open_tokenized(
-        path, *tokenizer_,
-        {.chat_template = config_.chat_template,
-         .skip_bad_lines = config_.skip_bad_lines,
-         .add_bos_eos = config_.add_bos_eos,
-         .image_text = images_ ? std::optional(images_->text) : std::nullopt,
-         .max_image_pixels = config_.max_image_pixels,
-         .say = log_},
-        cache);
+    data::TokenizeOptions options{
+        .encode = {.train_on = config_.train_on,
+                   .add_bos_eos = config_.add_bos_eos,
+                   .image_text = images_ ? std::optional(images_->text) : std::nullopt},
+        .columns = config_.train_data_columns,
+        .skip_bad_lines = config_.skip_bad_lines,
+        .max_image_pixels = config_.max_image_pixels,
+        .say = log_};
+    std::string what;
+    if (data::has_records(path)) {
+      const data::FirstExample first = data::first_example(path, options);
+      what = first.form;
+      if (first.takes_template) options.encode.chat_template = use_template();
+      if (options.encode.chat_template)
+        what += ", by the chat template " + options.encode.chat_template->name();
+    }
+    log_(fmt::format("{}: reading it{}, tokenized into {}", path_text(path),
+                     what.empty() ? "" : " (" + what + ")", path_text(cache)));
+    return data::open_tokenized(path, *tokenizer_, options, cache);
+  }
+
+  // Looks for it but once.
+  const std::optional<data::ChatTemplate>& use_template() {
+    if (!template_) template_ = find_chat_template(config_, *tokenizer_);
+    return *template_;
   }
 
   std::shared_ptr<const data::Rows> document_rows(const SharedFile& file,
@@ -213,24 +240,16 @@ class Opener {
   const std::optional<data::RowImages> images_;
   const data::Tokenizer* tokenizer_;
   const Log& log_;
-  SharedFile first_;  // all must be by one tokenizer
+  std::optional<std::optional<data::ChatTemplate>> template_;  // once it was looked for
+  SharedFile first_;                                           // all must be by one tokenizer
 };
 
-// Of a file that was opened. A token file does not say what it was made of.
-bool may_have_messages(const Config& config, const fs::path& path) {
-  if (!data::has_records(path)) return !data::is_text(path);
-  return data::first_example(path, config.skip_bad_lines).form == form_of(data::ChatExample{});
-}
-
 // A prompt would be written as the model was not taught.
-void require_use_of_template(const Config& config) {
-  if (config.chat_template.empty()) return;
-  const bool has_use = std::ranges::any_of(
-      data_files(config), [&](const fs::path& path) { return may_have_messages(config, path); });
-  if (!has_use)
-    throw ConfigError(
-        location(config, "chat_template") + ": found " + config.chat_template +
-        ", expected none: no file has messages, and other text is trained on as it stands");
+void require_use_of_template(const Config& config, bool is_used) {
+  if (!chat_template_choice(config).is_named() || is_used) return;
+  throw ConfigError(
+      location(config, "chat_template") + ": found " + config.chat_template +
+      ", expected none: no file has messages, and other text is trained on as it stands");
 }
 
 int64_t rows_per_step(const Config& config, int64_t world_size) {
@@ -281,11 +300,11 @@ Prompt plain_prompt(const Config& config, const data::TokenFile& file,
 }
 
 Prompt sample_prompt(const Config& config, const data::TokenFile& file,
-                     const data::Tokenizer& tokenizer) {
-  Prompt prompt = config.chat_template.empty()
-                      ? plain_prompt(config, file, tokenizer)
-                      : chat_prompt(config.sample_prompt, config.chat_template, tokenizer,
-                                    location(config, "chat_template"));
+                     const data::Tokenizer& tokenizer,
+                     const std::optional<data::ChatTemplate>& chat_template) {
+  Prompt prompt = chat_template ? chat_prompt(config.sample_prompt, *chat_template, tokenizer,
+                                              location(config, "chat_template"))
+                                : plain_prompt(config, file, tokenizer);
   if (!config.load_parameters_path.empty())
     std::ranges::copy(eos_ids(config.load_parameters_path), std::back_inserter(prompt.end_tokens));
   if (const int32_t largest = std::ranges::max(prompt.tokens); largest >= config.model.vocabulary)
@@ -397,9 +416,11 @@ TrainingData open_data(const Config& config, const data::BatchSchema& schema, co
   log(epochs_text(config, sources, end, result.steps, rows_of_step));
   result.training = data::shuffled_batches(std::move(sources), schema, seed, rank, end);
   if (evaluates(config)) open_validation(config, schema, rank, std::move(held_out), opener, result);
-  require_use_of_template(config);
+  result.chat_template = opener.used_template();
+  require_use_of_template(config, result.chat_template.has_value());
   if (samples(config))
-    result.sample_prompt = sample_prompt(config, *result.files.front(), *result.tokenizer);
+    result.sample_prompt =
+        sample_prompt(config, *result.files.front(), *result.tokenizer, result.chat_template);
   return result;
 }
 

@@ -24,7 +24,8 @@ struct TrainingData {
   int64_t validation_batches = 0;
   double unigram_loss = 0;
   std::unique_ptr<data::Tokenizer> tokenizer;  // where text is read or sampled, or tokens are added
-  Prompt sample_prompt;                        // where text is sampled
+  std::optional<data::ChatTemplate> chat_template;  // where one has written any of it
+  Prompt sample_prompt;                             // where text is sampled
 };
 
 // Opens the data of the process `rank`, in batches of the schema. Text is tokenized into

@@ -256,9 +256,12 @@ ModelFiles files_of_run(const RunWeights& trained) {
   if (trained.turned_as) files.config = models::with_hf_rope(files.config, *trained.turned_as);
   const bool has_tokenizer =
       !fs::is_directory(trained.tokenizer) || data::tokenizer_file(trained.tokenizer);
-  if (has_tokenizer)
-    add_text_files(data::Tokenizer(trained.tokenizer, trained.add_tokens), trained.chat_template,
-                   TextEnds::of_model, files);
+  if (has_tokenizer) {
+    const data::Tokenizer tokenizer(trained.tokenizer, trained.add_tokens);
+    const auto chat_template =
+        data::find_chat_template(trained.chat_template, tokenizer.path().parent_path(), tokenizer);
+    add_text_files(tokenizer, chat_template, TextEnds::of_model, files);
+  }
   return files;
 }
 

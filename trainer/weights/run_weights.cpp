@@ -49,7 +49,7 @@ RunWeights weights_of_run(const fs::path& run) {
             .adapter = adapter,
             .tokenizer = config.tokenizer_path.empty() ? model : config.tokenizer_path,
             .add_tokens = config.add_tokens,
-            .chat_template = config.chat_template,
+            .chat_template = chat_template_choice(config),
             .images = images(config),
             .add_bos_eos = config.add_bos_eos};
   if (adapter.empty())
@@ -65,7 +65,7 @@ RunWeights weights_of_run(const fs::path& run) {
               config.tokenizer_path.empty() ? config.load_parameters_path : config.tokenizer_path,
           .add_tokens = config.add_tokens,
           .added_rows = config.added_rows,
-          .chat_template = config.chat_template,
+          .chat_template = chat_template_choice(config),
           .turned_as = turned_as(config),
           .images = images(config),
           .frozen = frozen_quantization(config, config.dtype == ComputeDtype::bfloat16

@@ -64,8 +64,9 @@ json text_of(const Ids& ids) {
   return ids.size() == 1 ? json(ids[0]) : json(ids);
 }
 
-void add_text_ends(const data::Tokenizer& tokenizer, const std::string& chat_template,
-                   TextEnds ends, ModelFiles& files) {
+void add_text_ends(const data::Tokenizer& tokenizer,
+                   const std::optional<data::ChatTemplate>& chat_template, TextEnds ends,
+                   ModelFiles& files) {
   json config = parsed(kHfConfigFile, files.config);
   Ids bos = ids_under(config, kBos, kHfConfigFile), eos = ids_under(config, kEos, kHfConfigFile);
   if (ends == TextEnds::of_tokenizer) {
@@ -73,7 +74,7 @@ void add_text_ends(const data::Tokenizer& tokenizer, const std::string& chat_tem
     eos.clear();
     add_ids({tokenizer.bos_id()}, bos);
     add_ids({tokenizer.eos_id()}, eos);
-  } else if (chat_template.empty()) {
+  } else if (!chat_template) {
     return;
   }
   const std::string* generation_text = files.find(kGenerationConfig);
@@ -81,8 +82,8 @@ void add_text_ends(const data::Tokenizer& tokenizer, const std::string& chat_tem
                                     : json{{kBos, text_of(bos)}, {kEos, text_of(eos)}};
   Ids generation_eos = ids_under(generation, kEos, kGenerationConfig);
   if (generation_eos.empty()) generation_eos = eos;
-  if (!chat_template.empty()) {
-    const int32_t end = data::ChatTemplate::named(chat_template).end_of_turn(tokenizer);
+  if (chat_template) {
+    const int32_t end = chat_template->end_of_turn(tokenizer).value_or(-1);
     add_ids({end}, eos);
     add_ids({end}, generation_eos);
   }
@@ -93,12 +94,12 @@ void add_text_ends(const data::Tokenizer& tokenizer, const std::string& chat_tem
   files.set(kGenerationConfig, json_text(generation));
 }
 
-void add_tokenizer_json(const std::string& chat_template, ModelFiles& files) {
+void add_tokenizer_json(const data::Tokenizer& tokenizer,
+                        const std::optional<data::ChatTemplate>& chat_template, ModelFiles& files) {
   const std::string* model = files.find(kSentencePiece);
   if (!model) return;
   const std::vector<std::string> chat_tokens =
-      chat_template.empty() ? std::vector<std::string>()
-                            : data::ChatTemplate::named(chat_template).special_tokens();
+      chat_template ? chat_template->special_tokens(tokenizer) : std::vector<std::string>();
   const std::string text = data::tokenizer_json_of_sentencepiece(*model, chat_tokens);
   if (text.empty()) return;
   files.set(kTokenizerJson, text);
@@ -141,23 +142,39 @@ void add_tokenizer_config(const data::Tokenizer& tokenizer, ModelFiles& files) {
   files.set(kTokenizerConfig, json_text(config));
 }
 
-void add_chat_template(const std::string& chat_template, ModelFiles& files) {
-  files.set("chat_template.jinja", data::ChatTemplate::named(chat_template).jinja());
+// Whether tokenizer_config.json has the template as its only one, or as that named default.
+bool is_default(const json& value, const std::string& source) {
+  if (!value.is_array()) return value == source;
+  return std::ranges::any_of(value, [&](const json& each) {
+    return each.is_object() && each.value("name", json()) == "default" &&
+           each.value("template", json()) == source;
+  });
+}
+
+// A folder's own templates are there as they were.
+void add_chat_template(const data::ChatTemplate& chat_template, ModelFiles& files) {
+  constexpr const char *kFile = "chat_template.jinja", *kKey = "chat_template";
   const std::string* found = files.find(kTokenizerConfig);
-  if (!found) return;
-  json config = parsed(kTokenizerConfig, *found);
-  if (config.erase("chat_template") > 0) files.set(kTokenizerConfig, json_text(config));
+  json config = found ? parsed(kTokenizerConfig, *found) : json();
+  if (const std::string* there = files.find(kFile)) {
+    if (*there == chat_template.source()) return;
+  } else if (config.is_object() && is_default(config.value(kKey, json()), chat_template.source())) {
+    return;
+  }
+  files.set(kFile, chat_template.source());
+  if (config.is_object() && config.erase(kKey) > 0) files.set(kTokenizerConfig, json_text(config));
 }
 
 }  // namespace
 
-void add_text_files(const data::Tokenizer& tokenizer, const std::string& chat_template,
-                    TextEnds ends, ModelFiles& files) {
+void add_text_files(const data::Tokenizer& tokenizer,
+                    const std::optional<data::ChatTemplate>& chat_template, TextEnds ends,
+                    ModelFiles& files) {
   if (!files.config.empty()) add_text_ends(tokenizer, chat_template, ends, files);
   if (!tokenizer.extended_json().empty()) add_extended_json(tokenizer, files);
-  if (tokenizer.is_sentencepiece()) add_tokenizer_json(chat_template, files);
+  if (tokenizer.is_sentencepiece()) add_tokenizer_json(tokenizer, chat_template, files);
   add_tokenizer_config(tokenizer, files);
-  if (!chat_template.empty()) add_chat_template(chat_template, files);
+  if (chat_template) add_chat_template(*chat_template, files);
 }
 
 Ids eos_ids(const fs::path& folder) {

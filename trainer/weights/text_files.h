@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "data/text/chat_template.h"
 #include "data/tokenizers/tokenizer.h"
 #include "trainer/weights/model_files.h"
 
@@ -25,13 +27,14 @@ enum class TextEnds {
 //   tokenizer.json          that of a sentencepiece model, or with tokens that were added
 //   bos_token_id, eos_token_id   in config.json, where there is one, and generation_config.json,
 //                           `of_tokenizer`
-// With a chat template, one of data::kChatTemplates, or "":
-//   chat_template.jinja     which takes the place of another one
+// With a chat template:
+//   chat_template.jinja     which takes the place of another one; not where the files have it
 //   eos_token_id            in both files also the end of the assistant's turn
 // All may be there already. Throws a DataError where a file is no JSON object, and what
 // ChatTemplate::end_of_turn throws.
-void add_text_files(const data::Tokenizer& tokenizer, const std::string& chat_template,
-                    TextEnds ends, ModelFiles& files);
+void add_text_files(const data::Tokenizer& tokenizer,
+                    const std::optional<data::ChatTemplate>& chat_template, TextEnds ends,
+                    ModelFiles& files);
 
 // All eos_token_id of generation_config.json and config.json in `folder`. Throws a DataError, which
 // names the file, where one is no JSON object or an id is no integer.

@@ -327,26 +327,26 @@ TEST_F(ConfigTest, AnEmptyModelNameTakesTheModelsTokenizerWithIt) {
                     HasSubstr("; " + folder.string() +
                               ", that of command line load_parameters_path, "
                               "holds no tokenizer.json and no tokenizer.model")));
-  EXPECT_EQ(texts_of("own.yml", {"tokenizer_path=mine.json"}), "mine.json ");
+  EXPECT_EQ(texts_of("own.yml", {"tokenizer_path=mine.json"}), "mine.json auto");
   EXPECT_EQ(texts_of("own.yml", {"tokenizer_path=mine.json", "chat_template=gemma"}),
             "mine.json gemma");
   // In a file that names another, or changes the tokenizer.
   write_file(root / "configs/other.yml",
              "base_config: own.yml\nmodel_name: large\nchat_template: chatml\n");
-  EXPECT_EQ(texts_of("other.yml", {"tokenizer_path=mine.json"}), "mine.json ");
+  EXPECT_EQ(texts_of("other.yml", {"tokenizer_path=mine.json"}), "mine.json auto");
   // Set before there was a model.
   write_file(root / "configs/base.yml",
              "tokenizer_path: base.json\nchat_template: gemma\n"
              "dataset_type: documents\ndataset_path: a.jsonl\n");
   write_file(root / "configs/named.yml",
              "base_config: base.yml\nmodel_name: small\nchat_template: llama3\n");
-  EXPECT_EQ(texts_of("named.yml", {}), "base.json ");
+  EXPECT_EQ(texts_of("named.yml", {}), "base.json auto");
   EXPECT_EQ(texts_of("base.yml", {}), "base.json gemma");
   // A model of its own keys.
   write_file(root / "configs/keys.yml", kModelLines +
                                             "dataset_type: documents\n"
                                             "dataset_path: a.jsonl\ntokenizer_path: keys.json\n");
-  EXPECT_EQ(texts_of("keys.yml", {"tokenizer_path=mine.json"}), "mine.json ");
+  EXPECT_EQ(texts_of("keys.yml", {"tokenizer_path=mine.json"}), "mine.json auto");
   EXPECT_THAT(message_of<ConfigError>([&] { texts_of("keys.yml", {}); }),
               HasSubstr("tokenizer_path: found \"\", expected a path"));
 }
@@ -369,7 +369,7 @@ TEST(ShippedConfigs, LeaveNoTextsOfAModelThatIsTakenBack) {
                                  "dataset_path=a.tokens", "packing=true", "offload_layers=-1"},
         configs);
     EXPECT_EQ(other.tokenizer_path, "") << name;
-    EXPECT_EQ(other.chat_template, "") << name;
+    EXPECT_EQ(other.chat_template, "auto") << name;
     EXPECT_EQ(other.model.family, &models::kGemma2) << name;
   }
   EXPECT_GE(count, 8);
@@ -650,7 +650,7 @@ TEST_F(ConfigTest, ContradictionsNameBothKeysAndTheirOrigins) {
   EXPECT_EQ(fault(tokens + "eval_dataset_path: /a.txt\n"),
             "default tokenizer_path: found \"\", expected a path, to tokenize /a.txt");
   EXPECT_EQ(fault(documents + "dataset_path: a.txt\ntokenizer_path: t\nchat_template: llama2\n"),
-            "configs/test.yml:15 chat_template: found llama2, expected none, or a file in "
+            "configs/test.yml:15 chat_template: found \"llama2\", expected none, or a file in "
             "dataset_path that is not plain text");
   EXPECT_EQ(load_text(kModelLines + tokens + "chat_template: llama2\n").chat_template, "llama2");
   EXPECT_EQ(fault(tokens + "skip_bad_lines: true\n"),

@@ -80,7 +80,7 @@ TEST_F(KeyAliasesTest, SayWhyThereIsNoKey) {
        {std::pair{"scan_layers", "leave it out: layers of one kind are always scanned"},
         {"adafactor", "not offered: opt_type is adamw, lion or sgd"},
         {"compile.enable", "leave it out: there is nothing to choose here"},
-        {"train_on_inputs",
+        {"assistant_only_loss",
          "leave it out: answers and completions are trained on, prompts are not"},
         {"load_in_4bit", "frozen_weight_dtype: nf4"},
         {"parallelism.tensor_parallel_degree",

@@ -7,7 +7,6 @@
 
 #include <limits>
 
-#include "data/text/chat_template.h"
 #include "tests/trainer/config/config_fixture.h"
 #include "trainer/config/config_text.h"
 #include "trainer/config/load_config.h"
@@ -196,9 +195,8 @@ TEST_F(KeyValuesTest, ChoicesMeanTheirEnumerators) {
   EXPECT_EQ(with_excess("truncate"), data::ExcessLength::truncate);
   EXPECT_EQ(with_excess("split"), data::ExcessLength::split);
   EXPECT_EQ(with_excess("skip"), data::ExcessLength::skip);
-  EXPECT_EQ(with("chat_template=none").chat_template, "");
-  for (const std::string& name : data::kChatTemplates)
-    EXPECT_EQ(with("chat_template=" + name).chat_template, name);
+  EXPECT_EQ(with("train_on=last_assistant").train_on, data::TrainOn::last_assistant);
+  EXPECT_EQ(with("train_on=all").train_on, data::TrainOn::all);
   EXPECT_TRUE(with("logits_via_embedding=True").model.tied_embeddings);
   EXPECT_FALSE(with("logits_via_embedding=FALSE").model.tied_embeddings);
 }

@@ -123,7 +123,9 @@ TEST_F(AddTokens, HaveRowsThatBeginAsTheMeanAndTrain) {
     // gradient moves it.
     const std::vector<float> now =
         numbers(folder_ / (adapter + ".merged"), "model.embed_tokens.weight");
-    if (tied == "false") EXPECT_EQ(row(now, kTokens + 1), mean_row(embedding));
+    if (tied == "false") {
+      EXPECT_EQ(row(now, kTokens + 1), mean_row(embedding));
+    }
     const int64_t tool = *data::Tokenizer(kTokenizer).id_of("<tool>");
     for (int64_t i = 0; i < kTokens; ++i)
       EXPECT_EQ(row(now, i) == row(embedding, i), i != tool) << i;

@@ -74,7 +74,7 @@ std::string some_pictures(const Config& recipe) {
   std::string text;
   for (int i = 0; i < 12; ++i) {
     const std::string image = "train/" + std::to_string(i) + ".png";
-    if (recipe.chat_template.empty())
+    if (recipe.chat_template == "auto")
       text += R"({"image": ")" + image + R"(", "prefix": "which color?", "suffix": "red"})";
     else
       text += R"({"image": ")" + image +

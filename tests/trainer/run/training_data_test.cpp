@@ -399,7 +399,7 @@ TEST_F(TrainingDataTest, ATemplateIsForMessages) {
 
   const data::Tokenizer known(kTokenizers + "bytelevel_bpe_qwen");
   const std::string good = write_chat("good.jsonl"), tokens = (folder_ / "chat.tokens").string();
-  data::TokenizeOptions options{.chat_template = "chatml"};
+  data::TokenizeOptions options{.encode = {.chat_template = data::ChatTemplate::named("chatml")}};
   data::tokenize_files(known, {{std::filesystem::path(good)}}, tokens, options);
   // A token file may be of messages, and what is read beside them may be anything.
   for (const std::string& paths : {good, pairs + "," + good, tokens}) {
@@ -408,6 +408,52 @@ TEST_F(TrainingDataTest, ATemplateIsForMessages) {
               "<|im_start|>user\nWhere are we?<|im_end|>\n<|im_start|>assistant\n");
     EXPECT_EQ(prompt.end_tokens, (std::vector{*known.id_of("<|im_end|>"), known.eos_id()}));
   }
+}
+
+// That of the tokenizer's folder, unless something else is said, where anything is to be written.
+TEST_F(TrainingDataTest, TheFoldersTemplateWritesConversations) {
+  const std::filesystem::path file = folder_.write(
+      "tokenizer.json", data::read_file(kTokenizers + "bytelevel_bpe_qwen/tokenizer.json"));
+  folder_.write(
+      "chat_template.jinja",
+      "{% for m in messages %}<|im_start|>{{ m.role }} {{ x }}\n{{ m.content }}<|im_end|>"
+      "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant {{ x }}\n{% endif %}");
+  const data::Tokenizer tokenizer(file);
+  std::vector<std::string> lines;
+  auto first_text = [&](const std::string& path, std::vector<std::string> settings = {}) {
+    settings.insert(settings.end(), {"tokenizer_path=" + file.string(), "dataset_path=" + path});
+    const Config read = config(settings);
+    lines.clear();
+    const TrainingData opened =
+        open_data(read, shape_of(read), [&](const std::string& line) { lines.push_back(line); });
+    const data::TokenFile& tokens = *opened.files.front();
+    std::vector<int32_t> ids(static_cast<size_t>(tokens.document(0).count));
+    tokens.read(tokens.document(0).first, ids);
+    EXPECT_EQ(opened.chat_template.has_value(),
+              tokenizer.decode(ids, data::SpecialTokens::keep).starts_with("<|im_start|>"));
+    return tokenizer.decode(ids, data::SpecialTokens::keep);
+  };
+  const std::string chat = write_chat("chat.jsonl"), pairs = write_pairs("pairs.jsonl");
+  EXPECT_EQ(first_text(chat, {"chat_template_kwargs=x=7"}),
+            "<|im_start|>user 7\nWhere?<|im_end|><|im_start|>assistant 7\nHere.<|im_end|>");
+  EXPECT_THAT(lines.front(), HasSubstr("reading it (messages, by the chat template "));
+  EXPECT_EQ(first_text(chat, {"chat_template=chatml"}),
+            "<|im_start|>user\nWhere?<|im_end|>\n<|im_start|>assistant\nHere.<|im_end|>\n");
+  EXPECT_NE(first_text(pairs), "");
+  const std::string asked =
+      folder_.write("asked.jsonl", R"({"question": "a", "answer": "b"})").string();
+  EXPECT_EQ(first_text(asked), "<|im_start|>user \na<|im_end|><|im_start|>assistant \nb<|im_end|>");
+  EXPECT_THAT(first_text(asked, {"chat_template=none", "max_target_length=256"}),
+              HasSubstr("### Instruction:\na\n"));
+  EXPECT_EQ(first_text(chat, {"train_data_columns=messages", "train_on=all"}), first_text(chat));
+  // A template that nothing is written by may be of any kind.
+  folder_.write("chat_template.jinja", "{% none %}");
+  EXPECT_NE(first_text(pairs), "");
+  EXPECT_THAT(message_of<DataError>([&] { first_text(chat); }),
+              HasSubstr("chat_template.jinja: line 1: "));
+  std::filesystem::remove(folder_ / "chat_template.jinja");
+  EXPECT_THAT(message_of<DataError>([&] { first_text(chat); }),
+              HasSubstr("the tokenizer's folder has none, so name one (chat_template, "));
 }
 
 // By which a run that goes on knows its data.

@@ -36,7 +36,8 @@ ModelFiles files_of(const std::string& config, const fs::path& tokenizer) {
 TEST(TextFiles, ANewModelHasTheEndsOfItsTokenizer) {
   const data::Tokenizer tokenizer(kTokenizers / "bytelevel_bpe_llama3");
   for (const auto& [chat_template, eos] :
-       {std::pair<std::string, json>{"", 704}, {"llama3", {704, 707}}}) {
+       {std::pair<std::optional<data::ChatTemplate>, json>{std::nullopt, 704},
+        {data::ChatTemplate::named("llama3"), {704, 707}}}) {
     ModelFiles files = files_of("{}", tokenizer.path());
     add_text_files(tokenizer, chat_template, TextEnds::of_tokenizer, files);
     const json config = json::parse(files.config),
@@ -50,7 +51,7 @@ TEST(TextFiles, ANewModelHasTheEndsOfItsTokenizer) {
                     {"bos_token", "<|begin_of_text|>"},
                     {"eos_token", "<|end_of_text|>"},
                     {"clean_up_tokenization_spaces", false}}));
-    EXPECT_EQ(files.find("chat_template.jinja") != nullptr, !chat_template.empty());
+    EXPECT_EQ(files.find("chat_template.jinja") != nullptr, chat_template.has_value());
   }
 }
 
@@ -62,18 +63,18 @@ TEST(TextFiles, AModelsEndsStayAndTheEndOfTurnIsAddedOnce) {
   files.set("tokenizer_config.json",
             R"({"tokenizer_class": "Qwen2Tokenizer", "chat_template": "another"})");
   ModelFiles plain = files;
-  add_text_files(tokenizer, "", TextEnds::of_model, plain);
+  add_text_files(tokenizer, std::nullopt, TextEnds::of_model, plain);
   EXPECT_EQ(plain.config, files.config);
   EXPECT_EQ(*plain.find("generation_config.json"), *files.find("generation_config.json"));
   EXPECT_EQ(*plain.find("tokenizer_config.json"), *files.find("tokenizer_config.json"));
   for (int time = 0; time < 2; ++time) {
-    add_text_files(tokenizer, "chatml", TextEnds::of_model, files);
+    add_text_files(tokenizer, data::ChatTemplate::named("chatml"), TextEnds::of_model, files);
     EXPECT_EQ(json::parse(files.config), (json{{"bos_token_id", 7}, {"eos_token_id", {8, end}}}));
     EXPECT_EQ(parsed(files, "generation_config.json"),
               (json{{"eos_token_id", {8, 9, end}}, {"top_p", 0.5}}));
     EXPECT_EQ(parsed(files, "tokenizer_config.json"),
               (json{{"tokenizer_class", "Qwen2Tokenizer"}}));
-    EXPECT_EQ(*files.find("chat_template.jinja"), data::ChatTemplate::named("chatml").jinja());
+    EXPECT_EQ(*files.find("chat_template.jinja"), data::ChatTemplate::named("chatml").source());
   }
 }
 
@@ -86,7 +87,7 @@ TEST(TextFiles, NumbersBeyondFloat64StayAsTheyAreWhereNothingReadsThem) {
   ModelFiles files = files_of("{" + numbers + "}", tokenizer.path());
   for (const char* name : {"generation_config.json", "tokenizer_config.json"})
     files.set(name, "{" + numbers + "}");
-  add_text_files(tokenizer, "chatml", TextEnds::of_model, files);
+  add_text_files(tokenizer, data::ChatTemplate::named("chatml"), TextEnds::of_model, files);
   for (const std::string& text : {files.config, *files.find("generation_config.json"),
                                   *files.find("tokenizer_config.json")}) {
     EXPECT_TRUE(text.starts_with("{" + numbers + ",")) << text;
@@ -102,7 +103,7 @@ TEST(TextFiles, FilesOfManyKeysAreNoBurden) {
   ModelFiles files = files_of(many, tokenizer.path());
   for (const char* name : {"generation_config.json", "tokenizer_config.json"})
     files.set(name, many);
-  add_text_files(tokenizer, "chatml", TextEnds::of_model, files);
+  add_text_files(tokenizer, data::ChatTemplate::named("chatml"), TextEnds::of_model, files);
   EXPECT_EQ(parsed(files, "generation_config.json").size(), 60001u);
 }
 
@@ -115,7 +116,7 @@ TEST(TextFiles, ASentencepieceModelIsReadByTheTokenizerJsonThatIsMadeFromIt) {
                R"({"tokenizer_class": "LlamaTokenizer", "legacy": true, "model_max_length": 77})");
   const data::Tokenizer tokenizer(path);
   ModelFiles files = files_of("{}", path);
-  add_text_files(tokenizer, "", TextEnds::of_tokenizer, files);
+  add_text_files(tokenizer, std::nullopt, TextEnds::of_tokenizer, files);
   EXPECT_EQ(*files.find("tokenizer.model"), bytes);
   EXPECT_EQ(parsed(files, "tokenizer_config.json"),
             (json{{"tokenizer_class", "PreTrainedTokenizerFast"},

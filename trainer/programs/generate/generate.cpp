@@ -62,7 +62,9 @@ const std::vector<std::string> kKeys{"dtype",
                                      "prefetch_layers",
                                      "allow_unknown_config_keys",
                                      "use_multimodal",
-                                     "max_image_pixels"};
+                                     "max_image_pixels",
+                                     "chat_template_kwargs",
+                                     "chat_template_date"};
 
 // Tokens of a prompt that run at a time: enough that weights are read seldom.
 constexpr int64_t kPrefillTokens = 256;
@@ -73,10 +75,6 @@ RunWeights source(const GenerateRequest& request) {
                                                        .tokenizer = request.model}
                                           : weights_of_run(request.run);
   if (!request.run.empty()) verify_trained(request.run);
-  if (request.chat_template)
-    source.chat_template = *request.chat_template == "none" ? "" : *request.chat_template;
-  else if (!source.chat_template.empty())
-    print(stderr, "chat template, as the run was trained: " + excerpt(source.chat_template) + "\n");
   return source;
 }
 
@@ -109,14 +107,48 @@ std::optional<ImagePrompt> prompt_images(const GenerateRequest& request, const C
   return images;
 }
 
+// The day, by the clock here.
+std::string today() {
+  const std::time_t now = std::time(nullptr);
+  std::tm day{};
+  localtime_r(&now, &day);
+  return fmt::format("{:04}-{:02}-{:02}", day.tm_year + 1900, day.tm_mon + 1, day.tm_mday);
+}
+
+// As the run was trained, or by the model's own, unless something else is asked for.
+std::optional<data::ChatTemplate> chat_template(const GenerateRequest& request,
+                                                const Config& config, const RunWeights& from,
+                                                const data::Tokenizer& tokenizer) {
+  data::ChatTemplateChoice choice = from.chat_template;
+  if (request.chat_template) choice = {.name = *request.chat_template};
+  const bool is_built_in =
+      std::ranges::find(data::kChatTemplates, choice.name) != data::kChatTemplates.end();
+  if (!config.chat_template_kwargs.empty()) choice.kwargs = config.chat_template_kwargs;
+  if (!config.chat_template_date.empty())
+    choice.date = config.chat_template_date;
+  else if (request.run.empty() && !is_built_in)
+    choice.date = today();
+  std::optional<data::ChatTemplate> found;
+  try {
+    found = data::find_chat_template(choice, tokenizer.path().parent_path(), tokenizer);
+  } catch (const ConfigError& error) {
+    throw ConfigError(std::string("--chat-template: ") + error.what());
+  }
+  if (found && !request.chat_template)
+    print(stderr,
+          "chat template, " +
+              std::string(request.run.empty() ? "that of the model" : "as the run was trained") +
+              ": " + found->name() + "\n");
+  return found;
+}
+
 Prompt make_prompt(const std::string& text, const std::optional<ImagePrompt>& images,
-                   const RunWeights& from, const data::Tokenizer& tokenizer,
-                   const DecoderConfig& model) {
-  const std::string origin = "--chat-template " + excerpt(from.chat_template);
-  Prompt prompt =
-      images ? image_prompt(text, *images, from.chat_template, from.add_bos_eos, tokenizer, origin)
-      : from.chat_template.empty() ? plain_prompt(text, from.add_bos_eos, tokenizer)
-                                   : chat_prompt(text, from.chat_template, tokenizer, origin);
+                   const std::optional<data::ChatTemplate>& chat, data::AddBosEos add,
+                   const data::Tokenizer& tokenizer, const DecoderConfig& model) {
+  const std::string origin = chat ? "--chat-template " + chat->name() : "";
+  Prompt prompt = images ? image_prompt(text, *images, chat, add, tokenizer, origin)
+                  : chat ? chat_prompt(text, *chat, tokenizer, origin)
+                         : plain_prompt(text, add, tokenizer);
   if (prompt.tokens.empty())
     throw ConfigError("--prompt: found nothing, expected some text: the tokenizer " +
                       path_text(tokenizer.path()) + " has no bos that could stand for it");
@@ -276,7 +308,9 @@ void generate(const GenerateRequest& request) {
     print(stderr, "warning: " + line + "\n");
   const data::Tokenizer tokenizer(from.tokenizer, from.add_tokens);
   const std::optional<ImagePrompt> images = prompt_images(request, config, from, model);
-  Prompt prompt = make_prompt(request.prompt, images, from, tokenizer, model);
+  Prompt prompt =
+      make_prompt(request.prompt, images, chat_template(request, config, from, tokenizer),
+                  from.add_bos_eos, tokenizer, model);
   if (images) model.vision->images = std::ssize(images->files);
   std::ranges::copy(eos_ids(from.model), std::back_inserter(prompt.end_tokens));
 

@@ -17,8 +17,8 @@ struct GenerateRequest {
   std::filesystem::path adapter = {};  // peft's folder, of an adapter for `model`; empty: none
   std::string prompt;
   std::vector<std::filesystem::path> images = {};  // that stand before the prompt
-  // One of data/text/chat_template.h, or "none": the prompt is continued as plain text. If not
-  // given, the run's template, or none for a model.
+  // As the config's chat_template; with "none" the prompt is continued as plain text. If not given,
+  // the run's template, or that of the model's folder.
   std::optional<std::string> chat_template = {};
   int64_t max_tokens = 256;
   Sampling sampling = {};

@@ -61,8 +61,8 @@ int main(int argc, char** argv) {
   app.add_option(
       "--chat-template", request.chat_template,
       "how a conversation is written: " + join(data::kChatTemplates) +
-          "; none: the prompt as plain text; by default what the run was trained with, and none "
-          "for a model");
+          ", a .jinja file, or another template of the folder; none: the prompt as plain text; by "
+          "default what the run was trained with, or the model's own");
   app.add_option("--max-tokens", request.max_tokens, "the most tokens to add")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
       ->capture_default_str();

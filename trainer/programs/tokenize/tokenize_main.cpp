@@ -19,8 +19,7 @@
 #include "data/files/text_format.h"
 #include "data/images/decode_image.h"
 #include "data/images/image_text.h"
-#include "data/text/chat_template.h"
-#include "data/text/example.h"
+#include "data/text/find_chat_template.h"
 #include "data/text/tokenize_files.h"
 #include "data/text/tokenize_json.h"
 #include "data/tokenizers/tokenizer.h"
@@ -31,8 +30,9 @@ namespace {
 
 using longshore::data::AddBosEos;
 
-// In the order of AddBosEos.
+// In the order of AddBosEos, and of TrainOn.
 const std::array<std::string, 3> kAddBosEos = {"missing", "always", "never"};
+const std::array<std::string, 3> kTrainOn = {"assistant", "last_assistant", "all"};
 
 constexpr const char* kDescription =
     R"(Turns text into token ids with a sentencepiece model or a tokenizer.json.
@@ -59,50 +59,59 @@ struct Arguments {
   std::vector<std::filesystem::path> inputs;
   std::filesystem::path model;  // a folder
   longshore::data::TokenizeOptions options;
-  std::string add_bos_eos = kAddBosEos[0];
+  std::string add_bos_eos = kAddBosEos[0], train_on = kTrainOn[0];
+  longshore::data::ChatTemplateChoice chat_template;
 };
 
-AddBosEos add_bos_eos_named(const std::string& name) {
-  const auto found = std::ranges::find(kAddBosEos, name);
-  if (found == kAddBosEos.end())
-    throw longshore::ConfigError("--add-bos-eos: found " + longshore::printable(name) +
-                                 ", expected one of " + longshore::join(kAddBosEos) +
-                                 longshore::nearest_help(longshore::nearest(name, kAddBosEos)));
-  return static_cast<AddBosEos>(found - kAddBosEos.begin());
+// The enumerator that is named; `names` are in the enum's order.
+template <class Enum>
+Enum choice(const char* option, const std::string& name, std::span<const std::string> names) {
+  const auto found = std::ranges::find(names, name);
+  if (found == names.end())
+    throw longshore::ConfigError(std::string(option) + ": found " + longshore::printable(name) +
+                                 ", expected one of " + longshore::join(names) +
+                                 longshore::nearest_help(longshore::nearest(name, names)));
+  return static_cast<Enum>(found - names.begin());
+}
+
+bool names_template(const Arguments& arguments) {
+  const std::string& name = arguments.chat_template.name;
+  return name != longshore::data::kAutoTemplate && name != longshore::data::kNoTemplate;
 }
 
 // What is said of lines of JSON would do nothing for plain text.
 void require_lines_of_json(const Arguments& arguments) {
   if (std::ranges::any_of(arguments.inputs, longshore::data::has_records)) return;
   const longshore::data::TokenizeOptions& options = arguments.options;
-  for (const auto& [option, is_given] :
-       {std::pair{"--chat-template", !options.chat_template.empty()},
-        {"--skip-bad-lines", options.skip_bad_lines},
-        {"--model", !arguments.model.empty()}})
+  for (const auto& [option, is_given] : {std::pair{"--chat-template", names_template(arguments)},
+                                         {"--train-on", arguments.train_on != kTrainOn[0]},
+                                         {"--column", !options.columns.empty()},
+                                         {"--skip-bad-lines", options.skip_bad_lines},
+                                         {"--model", !arguments.model.empty()}})
     if (is_given)
       throw longshore::ConfigError(std::string(option) +
                                    ": found no .jsonl file to tokenize, expected one");
 }
 
 // Templates are for messages, and bos and eos for other texts. All lines of a file are of the form
-// of its first.
-void require_use_of_options(const Arguments& arguments) {
-  const longshore::data::TokenizeOptions& options = arguments.options;
+// of its first. Returns how many files have messages.
+int64_t require_use_of_options(const Arguments& arguments,
+                               const longshore::data::TokenizeOptions& options) {
   const auto has_messages = [&](const std::filesystem::path& path) {
     return longshore::data::has_records(path) &&
-           longshore::data::first_example(path, options.skip_bad_lines).form ==
-               longshore::data::form_of(longshore::data::ChatExample{});
+           longshore::data::first_example(path, options).takes_template;
   };
   const auto with_messages = std::ranges::count_if(arguments.inputs, has_messages);
-  if (!options.chat_template.empty() && with_messages == 0)
+  if (names_template(arguments) && with_messages == 0)
     throw longshore::ConfigError(
-        "--chat-template: found " + options.chat_template +
+        "--chat-template: found " + arguments.chat_template.name +
         ", expected none: no file has messages, and other text is trained on "
         "as it stands");
   if (arguments.add_bos_eos != kAddBosEos[0] && with_messages == std::ssize(arguments.inputs))
     throw longshore::ConfigError("--add-bos-eos: found " + arguments.add_bos_eos +
                                  ", expected it left out: all files have messages, which the chat "
                                  "template writes whole");
+  return with_messages;
 }
 
 // How the model of a folder reads images; nothing where it does not.
@@ -137,6 +146,16 @@ std::optional<longshore::data::ImageText> image_text(const Arguments& arguments)
   }
 }
 
+std::optional<longshore::data::ChatTemplate> chat_template(
+    const Arguments& arguments, const longshore::data::Tokenizer& tokenizer) {
+  try {
+    return longshore::data::find_chat_template(arguments.chat_template,
+                                               tokenizer.path().parent_path(), tokenizer);
+  } catch (const longshore::ConfigError& error) {
+    throw longshore::ConfigError(std::string("--chat-template: ") + error.what());
+  }
+}
+
 void run(const Arguments& arguments) {
   if (!arguments.stdin_json && arguments.output.empty())
     throw longshore::ConfigError("found neither --out nor --stdin-json, expected one of them");
@@ -153,11 +172,13 @@ void run(const Arguments& arguments) {
   }
   const longshore::StopSignal listening;
   auto options = arguments.options;
-  options.image_text = image_text(arguments);
-  options.add_bos_eos = add_bos_eos_named(arguments.add_bos_eos);
-  if (!options.chat_template.empty())  // an unknown one is said first
-    longshore::data::ChatTemplate::named(options.chat_template);
-  require_use_of_options(arguments);
+  options.encode.image_text = image_text(arguments);
+  options.encode.add_bos_eos =
+      choice<AddBosEos>("--add-bos-eos", arguments.add_bos_eos, kAddBosEos);
+  options.encode.train_on =
+      choice<longshore::data::TrainOn>("--train-on", arguments.train_on, kTrainOn);
+  if (require_use_of_options(arguments, options) > 0)
+    options.encode.chat_template = chat_template(arguments, tokenizer);
   options.say = [](const std::string& note) { longshore::print(stdout, note + "\n"); };
   const auto summary =
       longshore::data::tokenize_files(tokenizer, arguments.inputs, arguments.output, options);
@@ -190,8 +211,29 @@ int main(int argc, char** argv) {
       app.add_option("--out", arguments.output, "token file to write")->excludes(stdin_json);
   auto* inputs =
       app.add_option("INPUT", arguments.inputs, "UTF-8 text files")->check(CLI::ExistingFile);
-  app.add_option("--chat-template", arguments.options.chat_template,
-                 "how messages are written: " + longshore::join(longshore::data::kChatTemplates))
+  app.add_option(
+         "--chat-template", arguments.chat_template.name,
+         "how conversations are written: auto (default), by the template of the tokenizer's "
+         "folder, where it has one; none; " +
+             longshore::join(longshore::data::kChatTemplates) +
+             "; a .jinja file; or the name of another template of the folder")
+      ->needs(output);
+  app.add_option("--chat-template-kwarg", arguments.chat_template.kwargs,
+                 "NAME=VALUE that the template reads; may come again")
+      ->expected(1)
+      ->take_all()
+      ->needs(output);
+  app.add_option("--chat-template-date", arguments.chat_template.date,
+                 "the day that templates show which ask for it, YYYY-MM-DD")
+      ->needs(output);
+  app.add_option("--train-on", arguments.train_on,
+                 "what is learnt of conversations: assistant (default), last_assistant, all")
+      ->needs(output);
+  app.add_option("--column", arguments.options.columns,
+                 "a column of records to read: of a text or of messages; twice, of prompts and of "
+                 "completions; by default those that are known by their names")
+      ->expected(1)
+      ->take_all()
       ->needs(output);
   app.add_flag("--skip-bad-lines", arguments.options.skip_bad_lines,
                "count records that cannot be read, and go on")

@@ -302,6 +302,7 @@ TEST(Generate, TakesAdaptersAndRuns) {
   convert({.run = run / "", .to = run / "merged", .dtype = {}});
   GenerateRequest merged = request();
   merged.model = run / "merged";
+  merged.chat_template = "none";
   EXPECT_EQ(text_of(merged), text);
   EXPECT_TRUE(fs::exists(run / "merged/chat_template.jinja"));
   EXPECT_TRUE(fs::exists(run / "merged/tokenizer.json"));

@@ -1,7 +1,13 @@
-// data::kChatTemplates in Jinja. White space is trimmed around every tag, so that the texts do not
-// depend on how the reader has set its environment.
+// White space is trimmed around every tag, so that the texts do not depend on how the reader has
+// set its environment.
+#include "data/text/built_in_templates.h"
+
+#include <array>
+
 #include "base/error.h"
-#include "data/text/chat_template.h"
+#include "base/nearest.h"
+#include "base/printable.h"
+#include "base/text.h"
 
 namespace longshore::data {
 namespace {
@@ -70,18 +76,19 @@ constexpr const char* kChatml = R"({%- for message in messages -%}
 
 }  // namespace
 
-std::string ChatTemplate::jinja() const {
-  switch (family_) {
-    case Family::llama2:
-      return kLlama2;
-    case Family::llama3:
-      return kLlama3;
-    case Family::gemma:
-      return kGemma;
-    case Family::chatml:
-      return kChatml;
-  }
-  throw InternalError("no such chat template");
+const BuiltInTemplate& built_in_template(std::string_view name) {
+  // In the order of kChatTemplates.
+  static const std::array<BuiltInTemplate, kChatTemplates.size()> templates = {{
+      {kLlama2, {"<s>", "</s>"}},
+      {kLlama3, {"<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"}},
+      {kGemma, {"<bos>", "<start_of_turn>", "<end_of_turn>"}},
+      {kChatml, {"<|im_start|>", "<|im_end|>"}},
+  }};
+  for (size_t i = 0; i < kChatTemplates.size(); ++i)
+    if (name == kChatTemplates[i]) return templates[i];
+  throw ConfigError("no chat template is named " + in_quotes(name) + "; there are " +
+                    join(kChatTemplates) +
+                    nearest_help(nearest(std::string(name), kChatTemplates)));
 }
 
 }  // namespace longshore::data

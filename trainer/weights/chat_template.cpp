@@ -1,0 +1,18 @@
+#include "trainer/weights/chat_template.h"
+
+#include "base/error.h"
+#include "base/printable.h"
+
+namespace longshore::trainer {
+
+std::optional<data::ChatTemplate> find_chat_template(const Config& config,
+                                                     const data::Tokenizer& tokenizer) {
+  try {
+    return data::find_chat_template(chat_template_choice(config), tokenizer.path().parent_path(),
+                                    tokenizer);
+  } catch (const ConfigError& error) {
+    throw ConfigError(location(config, "chat_template") + ": " + error.what());
+  }
+}
+
+}  // namespace longshore::trainer
