@@ -14,9 +14,6 @@ std::string other_tokenizer(const std::filesystem::path& path, std::string_view 
 std::string other_tokenizer_in(const std::filesystem::path& folder);
 
 // Of JSON, by what it holds.
-inline constexpr const char* kUnigramRefusal =
-    "found a Unigram tokenizer, of which only the sentencepiece file is read: expected that, "
-    "tokenizer.model or spiece.model";
 inline constexpr const char* kTekkenRefusal =
     "found a tekken.json of Mistral's own format, expected the tokenizer.json that the model has "
     "in Hugging Face's format";

@@ -11,7 +11,7 @@
 #include "base/utf8.h"
 #include "data/files/fnv1a.h"
 #include "data/tokenizers/add_tokens.h"
-#include "data/tokenizers/bpe_tokenizer.h"
+#include "data/tokenizers/json_tokenizer.h"
 #include "data/tokenizers/other_tokenizers.h"
 #include "data/tokenizers/sentencepiece_model.h"
 
@@ -106,7 +106,7 @@ Tokenizer::Tokenizer(const fs::path& path, std::span<const std::string> add_toke
   std::string bytes = read_tokenizer_file(path_);
   const bool is_json = is_tokenizer_json(path_, bytes);
   try {
-    model_ = is_json ? make_bpe_tokenizer(bytes) : make_sentencepiece_model(bytes);
+    model_ = is_json ? make_json_tokenizer(bytes) : make_sentencepiece_model(bytes);
   } catch (const DataError& error) {
     const std::string other = other_tokenizer(path_, bytes);
     throw DataError(path_text(path_) + ": " + (other.empty() ? error.what() : other));
@@ -152,7 +152,7 @@ void Tokenizer::add(std::span<const std::string> tokens, std::string& bytes) {
                     "they add tokens; expected none, or a tokenizer.json that has the tokens");
   try {
     bytes = with_added_tokens(bytes, added);
-    model_ = make_bpe_tokenizer(bytes);
+    model_ = make_json_tokenizer(bytes);
   } catch (const DataError& error) {
     throw DataError(path_text(path_) + ", with tokens added: " + error.what());
   }

@@ -69,7 +69,7 @@ class Tokenizer {
   // whatever tokenizer_config.json in the same folder calls bos_token: as transformers has it.
   int32_t bos_id() const { return model_->bos_id(); }
   // What ends a text; -1 where there is none. For a tokenizer.json the eos_token of
-  // tokenizer_config.json, or else that of make_bpe_tokenizer.
+  // tokenizer_config.json, or else that of make_json_tokenizer.
   int32_t eos_id() const { return eos_id_; }
 
   // The id of a token by its name, such as "<|eot_id|>".
