@@ -319,7 +319,6 @@ std::vector<std::string> spelled_tokens(const Spelling& spelling,
 TokenizerJson parse_tokenizer_json(std::string_view text) {
   const TokenizerJsonParts file = split_tokenizer_json(text);
   const JsonPlace root(file.document, "");
-  if (root.has("config") && root.has("vocab")) throw DataError(kTekkenRefusal);
   if (!file.document.contains("model") && is_vocabulary(file.document))
     throw DataError(kVocabularyRefusal);
   if (root.has("tokenizer_class"))

@@ -121,7 +121,7 @@ TEST(Tokenizer, AgreesOnOtherSteps) {
 TEST(Tokenizer, FindsTheFileInAFolder) {
   TemporaryFolder folder;
   const std::string message = message_of<DataError>([&] { Tokenizer tokenizer(folder / ""); });
-  EXPECT_THAT(message, HasSubstr("found neither"));
+  EXPECT_THAT(message, HasSubstr("found none"));
   folder.write("tokenizer.model", read_file(kGoldens / "sp_bpe" / "tokenizer.model"));
   EXPECT_EQ(Tokenizer(folder / "").vocab_size(), 850);
   folder.write("tokenizer.json", read_file(kGoldens / "gemma_bpe" / "tokenizer.json"));
@@ -226,9 +226,8 @@ TEST(Tokenizer, KnowsWhatItDoesNotRead) {
     std::string bytes, expected;
   };
   for (const File& file : std::vector<File>{
-           {"tokenizer.model", "IQ== 0\nIg== 1\n", "found a tiktoken file"},
-           {"cl100k_base.tiktoken", "IQ== 0\r\n", "found a tiktoken file"},
-           {"tekken.json", R"({"config": {"pattern": "x"}, "vocab": []})", "found a tekken.json"},
+           {"tokenizer.model", "IQ== 0\nIg== 1\n", "found a tiktoken file of 2 tokens"},
+           {"cl100k_base.tiktoken", "IQ== 0\r\n", "found a tiktoken file of 1 token"},
            {"wordpiece.json", model("WordPiece") + "{}}}",
             "model/type: expected BPE, Unigram, or a sentencepiece model"},
            {"vocab.json", vocabulary.dump(), "found a vocab.json"},
@@ -249,16 +248,17 @@ TEST(Tokenizer, KnowsWhatItDoesNotRead) {
 TEST(Tokenizer, SaysWhatAFolderHasInstead) {
   for (const auto& [files, expected] :
        std::vector<std::pair<std::vector<std::string>, std::string>>{
-           {{}, "found neither"},
+           {{}, "found none"},
            {{"spiece.model"}, "found spiece.model, which can be named itself"},
-           {{"tekken.json"}, "found a tekken.json"},
+           {{"tiktoken.model"}, "found tiktoken.model, which does not say how text is split"},
            {{"vocab.json", "merges.txt"}, "found vocab.json and merges.txt"},
            {{"vocab.txt"}, "found the vocab.txt"}}) {
     TemporaryFolder folder;
     for (const std::string& name : files) folder.write(name, "");
     EXPECT_THAT(
         message_of<DataError>([&] { Tokenizer tokenizer(folder / ""); }),
-        HasSubstr("expected a tokenizer.json or tokenizer.model in this folder, " + expected));
+        HasSubstr("expected a tokenizer.json, tokenizer.model or tekken.json in this folder, " +
+                  expected));
   }
 }
 

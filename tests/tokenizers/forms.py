@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Forms of tokenizer.json that the goldens do not have, with the ids and texts that Hugging Face's
-tokenizers gives them: writes tests/goldens/tokenizer_json_forms.json, or compares programs.
+tokenizers gives them, and a small tekken.json with those of tiktoken: writes
+tests/goldens/tokenizer_json_forms.json and tests/goldens/tekken, or compares programs.
 
-usage: python3 -m venv /tmp/venv && /tmp/venv/bin/pip install tokenizers==0.23.3 sentencepiece==0.2.1 protobuf
-       /tmp/venv/bin/python tests/tokenizers/forms.py
-       /tmp/venv/bin/python tests/tokenizers/forms.py --compare build/bin/tokenize [TEXTS]
+usage: tests/tokenizers/run forms.py                                       after scripts/setup --tokenizers
+       tests/tokenizers/run forms.py --compare build/bin/tokenize [TEXTS]
 
 The second compares many texts, made at random; nothing is written.
 """
@@ -17,7 +17,11 @@ import subprocess
 import sys
 import tempfile
 
+# The folder of this script, which would hide the tokenizers package, is not searched.
+sys.path.pop(0)
+
 import sentencepiece
+import tiktoken
 import tokenizers
 from sentencepiece import sentencepiece_model_pb2
 
@@ -206,6 +210,36 @@ def results(file, texts):
             yield ids, ""
 
 
+def write_tekken():
+    """Of the tokens of a golden."""
+    folder = GOLDENS / "tekken"
+    folder.mkdir(exist_ok=True)
+    to_char = lambda byte: chr(byte) if 0x21 <= byte <= 0x7e or byte >= 0xa1 and byte != 0xad else None
+    level, unseen = {}, 0x100
+    for byte in range(256):
+        level[to_char(byte) or chr(unseen)] = byte
+        unseen += to_char(byte) is None
+    vocab = sorted(golden("bytelevel_bpe_llama3")["model"]["vocab"].items(), key=lambda item: item[1])[:420]
+    tokens = [bytes(level[c] for c in token) for token, _ in vocab]
+    pattern = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
+               r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*"
+               r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+    special = [{"rank": i, "token_str": token, "is_control": token != "[THINK]"}
+               for i, token in enumerate(["<unk>", "<s>", "</s>", "[INST]", "[THINK]"])]
+    used = len(tokens) - 20
+    file = {"config": {"pattern": pattern, "num_vocab_tokens": len(tokens), "default_vocab_size": used + 8,
+                       "default_num_special_tokens": 8, "version": "v11"},
+            "special_tokens": special,
+            "vocab": [{"rank": i, "token_bytes": base64.b64encode(token).decode(), "token_str": None}
+                      for i, token in enumerate(tokens)],
+            "image": {"image_patch_size": 16, "max_image_size": 1024}}
+    (folder / "tekken.json").write_text(json.dumps(file, separators=(",", ":")) + "\n")
+    encoding = tiktoken.Encoding(name="tekken", pat_str=pattern, special_tokens={},
+                                 mergeable_ranks={token: i for i, token in enumerate(tokens[:used])})
+    cases = [[text, [8 + id for id in encoding.encode(text)]] for text in TEXTS + random_texts(40)]
+    (folder / "cases.json").write_text(json.dumps(cases, separators=(",", ":")) + "\n")
+
+
 def write():
     entries = []
     for name, base, change in forms():
@@ -245,5 +279,6 @@ if len(sys.argv) > 2 and sys.argv[1] == "--compare":
     compare(sys.argv[2], int(sys.argv[3]) if len(sys.argv) > 3 else 2000)
 elif len(sys.argv) == 1:
     write()
+    write_tekken()
 else:
     sys.exit(__doc__)

@@ -47,8 +47,8 @@ constexpr const char* kDescription =
   tokenize --tokenizer PATH --stdin-json
       For each line in, a JSON string, writes {"ids": [...], "decoded": "..."}.
 
-PATH is a tokenizer.model, a tokenizer.json, or a folder that holds one; with both,
-tokenizer.json is taken.
+PATH is a tokenizer.model, a tokenizer.json, a tekken.json, or a folder that holds one; with
+both of the first two, tokenizer.json is taken.
 Exit codes: 0 done, 1 failed while running, 2 wrong usage.)";
 
 struct Arguments {
@@ -175,7 +175,8 @@ void run(const Arguments& arguments) {
 int main(int argc, char** argv) {
   Arguments arguments;
   CLI::App app(kDescription, "tokenize");
-  app.add_option("--tokenizer", arguments.tokenizer, "tokenizer.model, tokenizer.json or a folder")
+  app.add_option("--tokenizer", arguments.tokenizer,
+                 "tokenizer.model, tokenizer.json, tekken.json or a folder")
       ->check(CLI::ExistingPath)
       ->required();
   app.add_option(
