@@ -2,15 +2,11 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
-namespace longshore::data {
+#include "data/tokenizers/byte_level_json.h"
 
-struct SpecialToken {
-  std::string text;
-  bool is_control = true;  // which decoding may leave out
-};
+namespace longshore::data {
 
 struct RankedTokens {
   std::vector<std::string> tokens;  // bytes, by rank; each byte is among them, none twice
@@ -23,6 +19,6 @@ struct RankedTokens {
 // As transformers does: two tokens that are side by side become one that consists of both, the one
 // of the least rank first, and what is a token as a whole is not cut. Throws a DataError where
 // there are too many such pairs, tokens are too long, or a byte has no token.
-std::string tokenizer_json_of_ranked(const RankedTokens& ranked);
+std::string tokenizer_json_of_ranked(RankedTokens ranked);
 
 }  // namespace longshore::data

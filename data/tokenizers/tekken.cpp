@@ -240,7 +240,7 @@ std::string tokenizer_json_of_tekken(std::string_view bytes) {
                     std::to_string(size));
   file.tokens.resize(size - special);  // what lies behind is of larger vocabularies
   ranked.tokens = std::move(file.tokens);
-  return tokenizer_json_of_ranked(ranked);
+  return tokenizer_json_of_ranked(std::move(ranked));
 }
 
 }  // namespace longshore::data

@@ -14,18 +14,11 @@
 #include "base/printable.h"
 #include "base/text.h"
 #include "data/images/base64.h"
+#include "data/tokenizers/known_splits.h"
 #include "data/tokenizers/ranked_tokens.h"
 
 namespace longshore::data {
 namespace {
-
-constexpr const char* kLlama3Split =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-// That of o200k.
-constexpr const char* kLlama4Split =
-    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr const char* kQwenSplit =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
 class SpecialTokens {
  public:
@@ -166,7 +159,7 @@ std::string tokenizer_json_of_tiktoken(std::string_view bytes) {
   ranked.special = known->special();
   ranked.split = known->split;
   ranked.bos = known->bos;
-  return tokenizer_json_of_ranked(ranked);
+  return tokenizer_json_of_ranked(std::move(ranked));
 }
 
 }  // namespace longshore::data

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Forms of tokenizer.json that the goldens do not have, with the ids and texts that Hugging Face's
-tokenizers gives them, and a small tekken.json with those of tiktoken: writes
-tests/goldens/tokenizer_json_forms.json and tests/goldens/tekken, or compares programs.
+tokenizers gives them, a small tekken.json with those of tiktoken, and what tokenizers' BpeTrainer
+learns: writes tests/goldens/tokenizer_json_forms.json, tekken/ and trained_bpe.json, or compares
+programs.
 
 usage: tests/tokenizers/run forms.py                                       after scripts/setup --tokenizers
        tests/tokenizers/run forms.py --compare build/bin/tokenize [TEXTS]
@@ -240,6 +241,33 @@ def write_tekken():
     (folder / "cases.json").write_text(json.dumps(cases, separators=(",", ":")) + "\n")
 
 
+LLAMA3_SPLIT = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+                r"|\s*[\r\n]+|\s+(?!\S)|\s+")
+
+
+def trained(texts, vocab_size):
+    """The merges that tokenizers learns."""
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Sequence([
+        tokenizers.pre_tokenizers.Split(tokenizers.Regex(LLAMA3_SPLIT), "isolated"),
+        tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    tokenizer.train_from_iterator(texts, tokenizers.trainers.BpeTrainer(
+        vocab_size=vocab_size, show_progress=False,
+        initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet()))
+    return json.loads(tokenizer.to_str())["model"]
+
+
+def write_trained():
+    rng = random.Random(3)
+    words = "the boats wait in port where ships are at sea and banana bananas anan aaaa aaaaaa caf\u00e9 \u4f60\u597d\u4f60\u597d 1234 12".split()
+    texts = [" ".join(rng.choice(words) for _ in range(rng.randrange(2, 20))) for _ in range(60)] + TEXTS
+    model = trained(texts, 420)
+    assert len(model["vocab"]) == 420
+    (GOLDENS / "trained_bpe.json").write_text(json.dumps(
+        {"texts": texts, "vocab_size": 420, "merges": [" ".join(merge) for merge in model["merges"]],
+         "vocab": sorted(model["vocab"], key=model["vocab"].get)}, separators=(",", ":")) + "\n")
+
+
 def write():
     entries = []
     for name, base, change in forms():
@@ -249,6 +277,23 @@ def write():
     lines = ",\n".join(json.dumps(entry, separators=(",", ":")) for entry in entries)
     TARGET.write_text("[\n" + lines + "\n]\n")
     print(f"{TARGET}: {len(entries)} forms")
+
+
+def compare_trained(program):
+    """On texts of this repository, which are long enough for many tokens."""
+    paths = sorted(GOLDENS.parent.parent.joinpath("docs").glob("*.md"))
+    texts = [path.read_text() for path in paths]
+    with tempfile.TemporaryDirectory() as folder:
+        data, out = pathlib.Path(folder) / "texts.jsonl", pathlib.Path(folder) / "tokenizer.json"
+        data.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+        subprocess.run([program, "--train", "--vocab-size", "3000", "--out", out, data], check=True)
+        found = [merge.split(" ") for merge in json.loads(out.read_text())["model"]["merges"]]
+    expected = trained(texts, 2998)["merges"]
+    print(f"trained: {len(found)} merges, {'the same' if found == expected else 'others'}")
+    if found != expected:
+        first = next(i for i, (a, b) in enumerate(zip(found, expected)) if a != b)
+        print(f"  merge {first}: found {found[first]}, expected {expected[first]}")
+    return found != expected
 
 
 def compare(program, count):
@@ -272,6 +317,7 @@ def compare(program, count):
             failed += 1
             text, each, (ids, decoded) = min(wrong, key=lambda case: len(case[0]))
             print(f"  {ascii(text)}: found {each['ids']} {ascii(each['decoded'])}, expected {ids} {ascii(decoded)}")
+    failed += compare_trained(program)
     sys.exit(failed > 0)
 
 
@@ -280,5 +326,6 @@ if len(sys.argv) > 2 and sys.argv[1] == "--compare":
 elif len(sys.argv) == 1:
     write()
     write_tekken()
+    write_trained()
 else:
     sys.exit(__doc__)

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/nearest.h"
 #include "base/print.h"
@@ -24,8 +25,11 @@
 #include "data/text/tokenize_files.h"
 #include "data/text/tokenize_json.h"
 #include "data/tokenizers/tokenizer.h"
+#include "data/tokenizers/tokenizer_json_parts.h"
+#include "data/tokenizers/train_tokenizer.h"
 #include "models/hf/config.h"
 #include "trainer/config/image_text.h"
+#include "trainer/programs/tokenize/training_texts.h"
 
 namespace {
 
@@ -46,6 +50,10 @@ constexpr const char* kDescription =
       --model, or of the tokenizer's folder where that has a config.json.
   tokenize --tokenizer PATH --stdin-json
       For each line in, a JSON string, writes {"ids": [...], "decoded": "..."}.
+  tokenize --train --vocab-size N --out tokenizer.json A.txt B.jsonl
+      Makes a tokenizer of the files' texts with N tokens: byte-level BPE as Llama 3 has it in a
+      file of that ending, or BPE with byte fallback as Llama 2 has it in a .model, which
+      sentencepiece makes. The same texts give the same bytes.
 
 PATH is a tokenizer.model, a tokenizer.json, a tekken.json, or a folder that holds one; with
 both of the first two, tokenizer.json is taken.
@@ -60,6 +68,8 @@ struct Arguments {
   std::filesystem::path model;  // a folder
   longshore::data::TokenizeOptions options;
   std::string add_bos_eos = kAddBosEos[0];
+  bool train = false;
+  size_t vocab_size = 0;
 };
 
 AddBosEos add_bos_eos_named(const std::string& name) {
@@ -137,7 +147,28 @@ std::optional<longshore::data::ImageText> image_text(const Arguments& arguments)
   }
 }
 
+void train(const Arguments& arguments) {
+  const std::filesystem::path& output = arguments.output;
+  const bool is_json = output.extension() == ".json";
+  if (!is_json && output.extension() != ".model")
+    throw longshore::ConfigError("--out: found " + longshore::path_text(output) +
+                                 ", expected a name that ends with .json or .model; nearest: " +
+                                 longshore::path_text(output) + ".json");
+  longshore::require_no_input(output, arguments.inputs);
+  longshore::TrainingTexts texts(arguments.inputs);
+  const auto next = [&](std::string& text) { return texts.next(text); };
+  longshore::write_file(output,
+                        is_json ? longshore::data::train_byte_level(next, arguments.vocab_size)
+                                : longshore::data::train_sentencepiece(next, arguments.vocab_size));
+  longshore::print(
+      stdout, longshore::path_text(output) + ": " +
+                  longshore::plural(static_cast<int64_t>(arguments.vocab_size), "token") + "\n");
+}
+
 void run(const Arguments& arguments) {
+  if (arguments.train) return train(arguments);
+  if (arguments.tokenizer.empty())
+    throw longshore::ConfigError("found neither --tokenizer nor --train, expected one of them");
   if (!arguments.stdin_json && arguments.output.empty())
     throw longshore::ConfigError("found neither --out nor --stdin-json, expected one of them");
   require_lines_of_json(arguments);
@@ -177,8 +208,7 @@ int main(int argc, char** argv) {
   CLI::App app(kDescription, "tokenize");
   app.add_option("--tokenizer", arguments.tokenizer,
                  "tokenizer.model, tokenizer.json, tekken.json or a folder")
-      ->check(CLI::ExistingPath)
-      ->required();
+      ->check(CLI::ExistingPath);
   app.add_option(
          "--add-token", arguments.add_tokens,
          "a token that the tokenizer.json is to have as well, as add_tokens in a config; may "
@@ -211,6 +241,16 @@ int main(int argc, char** argv) {
                  "around texts: missing (default; not where one begins or ends with it itself), "
                  "always, never")
       ->needs(output);
+  auto* vocab_size = app.add_option("--vocab-size", arguments.vocab_size,
+                                    "tokens of the tokenizer that is made, special ones included")
+                         ->check(CLI::Range(size_t{1}, longshore::data::kMaxTokenizerTokens));
+  auto* train = app.add_flag("--train", arguments.train, "make a tokenizer of the files' texts");
+  train->needs(vocab_size)->needs(output);
+  vocab_size->needs(train);
+  for (CLI::Option* other : app.get_options())
+    if (other != train && other != vocab_size && other != output && other != inputs &&
+        other != app.get_help_ptr())
+      train->excludes(other);
   output->needs(inputs);
   inputs->needs(output);
   return longshore::run_program(app, argc, argv, [&] { run(arguments); });
