@@ -111,8 +111,9 @@ class Step {
   }
 
   bool set(std::optional<std::string> text) {
-    if (text) result_.text = *std::move(text);
-    return text.has_value();
+    if (!text) return false;
+    result_.text = *std::move(text);
+    return true;
   }
 
   NormalText& result_;

@@ -102,7 +102,7 @@ bool is_vocabulary(const nlohmann::json& object) {
 
 // Of what the model is; files of GPT-2's time do not say.
 std::string model_type(const JsonPlace& place) {
-  const std::string type = place.has("type") ? type_of(place) : "BPE";
+  std::string type = place.has("type") ? type_of(place) : "BPE";
   if (type != "BPE" && type != "Unigram")
     place.at("type").refuse(
         "BPE, Unigram, or a sentencepiece model: models that write text have no other");

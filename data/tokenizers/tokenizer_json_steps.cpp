@@ -83,7 +83,7 @@ bool normalizer_removes(const std::vector<NormalizerStep>& normalizer, const std
 }
 
 std::string character_of(const JsonPlace& place) {
-  const std::string text = place.string();
+  std::string text = place.string();
   if (text.empty() || first_character(text).bytes != text.size()) place.refuse("one character");
   return text;
 }
