@@ -16,7 +16,7 @@ namespace {
 
 // The lines of the texts that have something, one by one. What the texts' source throws is kept:
 // the library is not made to be left by an exception.
-class Lines : public sentencepiece::SentenceIterator {
+class Lines final : public sentencepiece::SentenceIterator {
  public:
   explicit Lines(const NextText& next) : next_(next) { Next(); }
 
