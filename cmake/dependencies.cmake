@@ -44,7 +44,7 @@ add_library(longshore_onednn INTERFACE)
 target_include_directories(longshore_onednn INTERFACE "${LONGSHORE_ONEDNN_INCLUDE}")
 target_link_libraries(longshore_onednn INTERFACE "${LONGSHORE_ONEDNN_LIBRARY}")
 
-if(NOT EXISTS "${LONGSHORE_SENTENCEPIECE_DIR}/lib/libsentencepiece.a")
+if(NOT EXISTS "${LONGSHORE_SENTENCEPIECE_DIR}/lib/libsentencepiece_train.a")
   message(FATAL_ERROR "No sentencepiece in ${LONGSHORE_SENTENCEPIECE_DIR}. Run scripts/setup.")
 endif()
 add_library(longshore_sentencepiece INTERFACE)
@@ -52,7 +52,9 @@ target_include_directories(longshore_sentencepiece SYSTEM INTERFACE
   "${LONGSHORE_SENTENCEPIECE_DIR}/include")
 # Its protobuf stays hidden: LibTorch exports another one.
 target_link_libraries(longshore_sentencepiece INTERFACE
+  "${LONGSHORE_SENTENCEPIECE_DIR}/lib/libsentencepiece_train.a"
   "${LONGSHORE_SENTENCEPIECE_DIR}/lib/libsentencepiece.a" Threads::Threads)
-target_link_options(longshore_sentencepiece INTERFACE "LINKER:--exclude-libs,libsentencepiece.a")
+target_link_options(longshore_sentencepiece INTERFACE
+  "LINKER:--exclude-libs,libsentencepiece_train.a:libsentencepiece.a")
 
 unset(CMAKE_FIND_USE_SYSTEM_ENVIRONMENT_PATH)

@@ -10,8 +10,8 @@ namespace longshore::data {
 inline constexpr const char *kAutoTemplate = "auto", *kNoTemplate = "none";
 
 struct ChatTemplateChoice {
-  // kAutoTemplate, kNoTemplate, one of kChatTemplates, a file's path that ends with ".jinja", or the
-  // name of one that the folder has beside its default: "tool_use", "rag".
+  // kAutoTemplate, kNoTemplate, one of kChatTemplates, a file's path that ends with ".jinja", or
+  // the name of one that the folder has beside its default: "tool_use", "rag".
   std::string name = kAutoTemplate;
   // What the template reads further, "NAME=VALUE"; a value in JSON, or else a string.
   std::vector<std::string> kwargs = {};

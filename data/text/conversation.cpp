@@ -249,6 +249,17 @@ Conversation read_conversation(ordered_json messages, ordered_json tools, const 
   return conversation;
 }
 
+std::string text_of(const ordered_json& message) {
+  const auto content = message.find("content");
+  if (content == message.end()) return "";
+  if (content->is_string()) return content->get<std::string>();
+  std::string text;
+  if (content->is_array())
+    for (const auto& part : *content)
+      if (part["type"] == "text") text += part["text"].get_ref<const std::string&>();
+  return text;
+}
+
 int64_t image_count(const Conversation& conversation) {
   int64_t count = 0;
   for (const auto& message : conversation.messages) {

@@ -104,6 +104,9 @@ Bpe::Bpe(const BpeModel& model)
       byte_tokens_(model.byte_tokens),
       unknown_token_(model.unknown_token),
       fuse_unknown_(model.fuse_unknown),
+      fallback_tokens_(model.fallback_tokens),
+      falls_back_always_(std::ranges::none_of(fallback_tokens_,
+                                              [](const auto& tokens) { return tokens.empty(); })),
       merges_(model.merges.size()),
       joints_(0) {
   uint64_t rank = 0;
@@ -135,7 +138,8 @@ void Bpe::learn_characters(const BpeModel& model) {
   };
   std::set<std::pair<int32_t, int32_t>> joints;
   std::vector<bool> is_byte_token(model.tokens.size());
-  for (int32_t id : byte_tokens_) is_byte_token[static_cast<size_t>(id)] = true;
+  for (const std::vector<int32_t>& ids : fallback_tokens_)
+    for (int32_t id : ids) is_byte_token[static_cast<size_t>(id)] = true;
   for (const BpeMerge& each : model.merges) {
     const auto left = static_cast<size_t>(each.left), right = static_cast<size_t>(each.right);
     const int32_t last_id = last(model.tokens[left]), first_id = first(model.tokens[right]);
@@ -177,15 +181,16 @@ void Bpe::encode_piece(std::string_view piece, Workspace& workspace,
     return;
   }
   // No merge reaches across two characters that none joins, so what lies between such places can
-  // be encoded by itself; these segments are often words, which the cache knows.
+  // be encoded by itself; these segments are often words, which the cache knows. What is unknown
+  // waits for the next character that is not: there can be none between two that have tokens.
   size_t begin = 0;
   Character character = first_character(piece);
   int32_t left = characters_.find(character.code_point);
   for (size_t at = character.bytes; at < piece.size(); at += character.bytes) {
     character = first_character(piece.substr(at));
     const int32_t right = characters_.find(character.code_point);
-    const bool joined =
-        left < 0 || right < 0 ? byte_tokens_merge_ : joints_.find(left, right) != kNone;
+    const bool joined = left < 0 || right < 0 ? byte_tokens_merge_ || !falls_back_always_
+                                              : joints_.find(left, right) != kNone;
     if (!joined) {
       encode_segment(piece.substr(begin, at - begin), workspace, ids);
       begin = at;
@@ -216,30 +221,45 @@ void Bpe::encode_segment(std::string_view segment, Workspace& workspace,
   }
 }
 
+// Appends what each byte falls back to; nothing, and false, where one has no such tokens.
+bool Bpe::append_fallback(std::string_view bytes, std::vector<int32_t>& symbols) const {
+  auto tokens = [&](char byte) -> const std::vector<int32_t>& {
+    return fallback_tokens_[static_cast<uint8_t>(byte)];
+  };
+  if (std::ranges::any_of(bytes, [&](char byte) { return tokens(byte).empty(); })) return false;
+  for (const char byte : bytes)
+    symbols.insert(symbols.end(), tokens(byte).begin(), tokens(byte).end());
+  return true;
+}
+
+// As in Hugging Face's tokenizers, an unknown symbol comes before the next one that is known, and
+// so behind all between them that fall back to bytes.
 void Bpe::append_symbols(std::string_view segment, std::vector<int32_t>& symbols) const {
-  auto append_bytes = [&](std::string_view bytes) {
-    for (char byte : bytes) {
-      int32_t id = byte_tokens_[static_cast<uint8_t>(byte)];
-      if (id < 0) {
-        id = unknown_token_;
-        if (id < 0 || (fuse_unknown_ && !symbols.empty() && symbols.back() == id)) continue;
-      }
+  bool is_waiting = false;  // an unknown one
+  auto append_waiting = [&] {
+    if (is_waiting) symbols.push_back(unknown_token_);
+    is_waiting = false;
+  };
+  auto append = [&](int32_t id, std::string_view bytes) {
+    if (id >= 0) {
+      append_waiting();
       symbols.push_back(id);
+    } else if (!append_fallback(bytes, symbols) && unknown_token_ >= 0) {
+      if (!fuse_unknown_) append_waiting();
+      is_waiting = true;
     }
   };
   if (alphabet_ == BpeModel::Alphabet::bytes) {
-    append_bytes(segment);
-    return;
+    for (size_t i = 0; i < segment.size(); ++i)
+      append(byte_tokens_[static_cast<uint8_t>(segment[i])], segment.substr(i, 1));
+  } else {
+    while (!segment.empty()) {
+      const Character character = first_character(segment);
+      append(characters_.find(character.code_point), segment.substr(0, character.bytes));
+      segment.remove_prefix(character.bytes);
+    }
   }
-  while (!segment.empty()) {
-    const Character character = first_character(segment);
-    const int32_t id = characters_.find(character.code_point);
-    if (id >= 0)
-      symbols.push_back(id);
-    else
-      append_bytes(segment.substr(0, character.bytes));
-    segment.remove_prefix(character.bytes);
-  }
+  append_waiting();
 }
 
 void Bpe::merge(Workspace& workspace) const {

@@ -18,17 +18,19 @@ struct BpeMerge {
 };
 
 struct BpeModel {
-  // What the first symbols of a piece are: its bytes, or its characters, where a character that is
-  // no token becomes the tokens of its bytes.
+  // What the first symbols of a piece are: its bytes, or its characters.
   enum class Alphabet { bytes, characters };
   Alphabet alphabet = Alphabet::bytes;
 
-  std::vector<std::string> tokens;  // by id, as text has them; "" where text has none
-  std::vector<BpeMerge> merges;     // best first; ids of tokens, no pair twice
-  // Ids; -1 for a byte that has none: it becomes unknown_token, or nothing where that is -1.
-  std::array<int32_t, 256> byte_tokens{};
+  std::vector<std::string> tokens;         // by id, as text has them; "" where text has none
+  std::vector<BpeMerge> merges;            // best first; ids of tokens, no pair twice
+  std::array<int32_t, 256> byte_tokens{};  // of that alphabet: ids; -1 for a byte that has none
+  // What a symbol without a token falls back to: by byte of a character, and by byte of the
+  // alphabet of bytes. Empty for none.
+  std::array<std::vector<int32_t>, 256> fallback_tokens{};
+  // What becomes of those that have no such tokens either: this, or nothing where it is -1.
   int32_t unknown_token = -1;
-  bool fuse_unknown = false;   // of bytes beside each other
+  bool fuse_unknown = false;   // of several that no other token parts
   bool ignore_merges = false;  // a piece that is a token needs no merges
 };
 
@@ -82,6 +84,7 @@ class Bpe {
   void encode_segment(std::string_view segment, Workspace& workspace,
                       std::vector<int32_t>& ids) const;
   void append_symbols(std::string_view segment, std::vector<int32_t>& symbols) const;
+  bool append_fallback(std::string_view bytes, std::vector<int32_t>& symbols) const;
   void merge(Workspace& workspace) const;
   void merge_few(Workspace& workspace) const;
   void merge_many(Workspace& workspace) const;
@@ -92,6 +95,8 @@ class Bpe {
   std::array<int32_t, 256> byte_tokens_;
   int32_t unknown_token_;
   bool fuse_unknown_;
+  std::array<std::vector<int32_t>, 256> fallback_tokens_;
+  bool falls_back_always_;
   PairTable merges_;  // to rank << 32 | result
   CharacterTable characters_;
   PairTable joints_;  // characters between which a merge can reach, as ids

@@ -1,8 +1,6 @@
 #include "data/tokenizers/normalizer.h"
 
-#include <unicode/bytestream.h>
-#include <unicode/normalizer2.h>
-#include <unicode/uniset.h>
+#include <unicode/unistr.h>
 
 #include <algorithm>
 #include <array>
@@ -11,141 +9,143 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
+#include "data/tokenizers/unicode_sets.h"
+#include "data/tokenizers/white_space.h"
 
 namespace longshore::data {
 namespace {
 
-void expect_success(UErrorCode error) {
-  if (U_FAILURE(error))
-    throw DataError(std::string("cannot normalise the text: ") + u_errorName(error));
-}
-
-// Of characters that are newer than Unicode 9 none is changed or moved, as Hugging Face's
-// tokenizers has it. What becomes of the others never changes, so it does not matter what the
-// machine's ICU knows.
-class Normalizers {
- public:
-  static const Normalizers& get() {
-    static const Normalizers normalizers;
-    return normalizers;
-  }
-  const icu::Normalizer2& nfc() const { return nfc_; }
-  const icu::Normalizer2& nfd() const { return nfd_; }
-
- private:
-  Normalizers()
-      : nfc_(whole(icu::Normalizer2::getNFCInstance), known_),
-        nfd_(whole(icu::Normalizer2::getNFDInstance), known_) {
-    UErrorCode error = U_ZERO_ERROR;
-    known_.applyPropertyAlias("Age", "9.0", error);
-    expect_success(error);
-    known_.freeze();
-  }
-
-  static const icu::Normalizer2& whole(const icu::Normalizer2* (*instance)(UErrorCode&)) {
-    UErrorCode error = U_ZERO_ERROR;
-    const icu::Normalizer2* normalizer = instance(error);
-    expect_success(error);
-    return *normalizer;
-  }
-
-  icu::UnicodeSet known_;
-  icu::FilteredNormalizer2 nfc_, nfd_;
-};
-
-// Puts long runs of combining marks in their canonical order. ICU sorts them by insertion, which
-// takes time by the square of their number.
-std::string with_marks_in_order(const std::string& text) {
-  constexpr size_t kLongRun = 64;
-  const icu::Normalizer2& decomposer = Normalizers::get().nfd();
-  std::string ordered;
-  size_t copied = 0, begin = 0, marks = 0;  // of the run at hand
-  auto end_run = [&](size_t end) {
-    if (marks > kLongRun) {
-      std::vector<std::pair<uint8_t, UChar32>> run;  // by combining class
-      for (size_t at = begin; at < end;) {
-        const Character mark = first_character(std::string_view(text).substr(at));
-        icu::UnicodeString parts;
-        if (!decomposer.getDecomposition(static_cast<UChar32>(mark.code_point), parts))
-          parts = static_cast<UChar32>(mark.code_point);
-        for (int32_t i = 0; i < parts.length(); i = parts.moveIndex32(i, 1))
-          run.emplace_back(decomposer.getCombiningClass(parts.char32At(i)), parts.char32At(i));
-        at += mark.bytes;
-      }
-      std::ranges::stable_sort(run, {}, &std::pair<uint8_t, UChar32>::first);
-      ordered.append(text, copied, begin - copied);
-      for (const auto& [combining_class, mark] : run)
-        icu::UnicodeString(mark).toUTF8String(ordered);
-      copied = end;
-    }
-    marks = 0;
-  };
-  for (size_t at = 0; at < text.size();) {
-    const Character character = first_character(std::string_view(text).substr(at));
-    if (decomposer.getCombiningClass(static_cast<UChar32>(character.code_point)) == 0) {
-      end_run(at);
-    } else if (marks++ == 0) {
-      begin = at;
-    }
-    at += character.bytes;
-  }
-  end_run(text.size());
-  if (copied == 0) return text;
-  return ordered.append(text, copied);
-}
-
-std::string nfc(std::string text) {
-  // What lies below U+0300 is in this form always.
-  if (std::all_of(text.begin(), text.end(), [](char c) { return static_cast<uint8_t>(c) < 0xcc; }))
-    return text;
-  text = with_marks_in_order(text);
-  UErrorCode error = U_ZERO_ERROR;
-  std::string normalized;
-  icu::StringByteSink<std::string> sink(&normalized);
-  Normalizers::get().nfc().normalizeUTF8(0, {text.data(), static_cast<int32_t>(text.size())}, sink,
-                                         nullptr, error);
-  expect_success(error);
-  return normalized;
-}
+// In the order of NormalizerStep; the forms in that of UnicodeForm.
+constexpr std::array kFormNames{"NFC", "NFD", "NFKC", "NFKD"};
+constexpr std::array kNames{"",        "Lowercase", "StripAccents", "Strip",
+                            "Prepend", "Replace",   "Precompiled"};
 
 const char* name_of(const NormalizerStep& step) {
-  constexpr std::array kNames{"NFC", "Prepend", "Replace"};
+  if (const auto* form = std::get_if<UnicodeForm>(&step))
+    return kFormNames[static_cast<size_t>(*form)];
   return kNames[step.index()];
 }
 
+// Makes `result` what the step makes of it; false where that is too much.
+class Step {
+ public:
+  Step(NormalText& result, size_t most_bytes) : result_(result), most_bytes_(most_bytes) {}
+
+  bool operator()(UnicodeForm form) {
+    result_.text = in_form(form, std::move(result_.text));
+    return true;
+  }
+
+  bool operator()(const Lowercase&) {
+    std::string lower;
+    lower.reserve(result_.text.size());
+    for_each_character([&](char32_t c, std::string_view bytes) {
+      if (c < 0x80) {
+        lower += c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : bytes[0];
+        return;
+      }
+      const auto pairs = lowercase_characters();
+      const auto found = std::ranges::lower_bound(pairs, c, {}, &CharacterPair::from);
+      if (found != pairs.end() && found->from == c)
+        icu::UnicodeString(static_cast<UChar32>(found->to)).toUTF8String(lower);
+      else
+        lower += c == U'\u0130' ? std::string_view("i\u0307") : bytes;
+    });
+    result_.text = std::move(lower);
+    return true;
+  }
+
+  bool operator()(const StripAccents&) {
+    std::string kept;
+    for_each_character([&](char32_t c, std::string_view bytes) {
+      if (!contains(accents(), c))
+        kept += bytes;
+      else if (kept.empty())
+        result_.keeps_start = false;
+    });
+    result_.text = std::move(kept);
+    return true;
+  }
+
+  bool operator()(const Strip& strip) {
+    const size_t left = strip.left ? white_space_at_head(result_.text) : 0;
+    if (left > 0) result_.keeps_start = false;
+    result_.text.erase(0, left);
+    if (strip.right) result_.text.resize(result_.text.size() - white_space_at_end(result_.text));
+    return true;
+  }
+
+  bool operator()(const Prepend& prepend) {
+    if (!result_.text.empty()) result_.text.insert(0, prepend.text);
+    return true;
+  }
+
+  bool operator()(const Replace& replace) {
+    if (const auto* text = std::get_if<std::string>(&replace.from)) {
+      if (replace.to.empty() && result_.text.starts_with(*text)) result_.keeps_start = false;
+      return set(replaced(result_.text, *text, replace.to, most_bytes_));
+    }
+    std::vector<SplitPart> parts;
+    std::get<std::shared_ptr<const SplitPattern>>(replace.from)->split(result_.text, parts);
+    if (replace.to.empty() && !parts.empty() && parts[0].matches) result_.keeps_start = false;
+    std::string joined;
+    for (const SplitPart& part : parts) {
+      joined += part.matches ? replace.to : part.text;
+      if (joined.size() > most_bytes_) return false;
+    }
+    return set(std::move(joined));
+  }
+
+  bool operator()(const Precompiled& precompiled) {
+    return set(precompiled.rules->applied_to(result_.text, most_bytes_));
+  }
+
+ private:
+  template <class Do>
+  void for_each_character(Do each) {
+    for (std::string_view rest = result_.text; !rest.empty();) {
+      const Character character = first_character(rest);
+      each(character.code_point, rest.substr(0, character.bytes));
+      rest.remove_prefix(character.bytes);
+    }
+  }
+
+  bool set(std::optional<std::string> text) {
+    if (!text) return false;
+    result_.text = *std::move(text);
+    return true;
+  }
+
+  NormalText& result_;
+  size_t most_bytes_;
+};
+
 }  // namespace
 
-std::optional<std::string> replaced(std::string_view text, const Replace& replace,
-                                    size_t most_bytes) {
+std::optional<std::string> replaced(std::string_view text, std::string_view from,
+                                    std::string_view to, size_t most_bytes) {
   std::string result;
   result.reserve(text.size() + text.size() / 2);
   while (true) {
-    const size_t found = text.find(replace.from);
+    const size_t found = text.find(from);
     result += text.substr(0, found);
     if (result.size() > most_bytes) return std::nullopt;
     if (found == text.npos) return result;
-    result += replace.to;
-    text.remove_prefix(found + replace.from.size());
+    result += to;
+    text.remove_prefix(found + from.size());
   }
 }
 
-std::string normalized(std::span<const NormalizerStep> steps, std::string_view text,
-                       size_t most_bytes) {
-  std::optional<std::string> result(text);
-  for (size_t i = 0; i < steps.size(); ++i) {
-    if (std::holds_alternative<Nfc>(steps[i]))
-      result = nfc(*std::move(result));
-    else if (const auto* prepend = std::get_if<Prepend>(&steps[i]))
-      result->insert(0, result->empty() ? "" : prepend->text);
-    else
-      result = replaced(*result, std::get<Replace>(steps[i]), most_bytes);
-    if (!result || result->size() > most_bytes)
+NormalText normalized(std::span<const NormalizerStep> steps, std::string_view text,
+                      size_t most_bytes) {
+  NormalText result{std::string(text)};
+  for (size_t i = 0; i < steps.size(); ++i)
+    if (!std::visit(Step(result, most_bytes), steps[i]) || result.text.size() > most_bytes)
       throw DataError(
           "normalizer: step " + std::to_string(i + 1) + " of " + std::to_string(steps.size()) +
           ", " + name_of(steps[i]) + ": found more than " + std::to_string(most_bytes) +
           " bytes, made of a text of " + std::to_string(text.size()) + "; expected no more");
-  }
-  return *std::move(result);
+  return result;
 }
 
 }  // namespace longshore::data

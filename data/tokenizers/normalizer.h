@@ -2,32 +2,52 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <variant>
 
+#include "data/tokenizers/chars_map.h"
+#include "data/tokenizers/split_pattern.h"
+#include "data/tokenizers/unicode_forms.h"
+
 namespace longshore::data {
 
-// Unicode's composed form, of the characters of Unicode 9.
-struct Nfc {};
+struct Lowercase {};     // each character by itself
+struct StripAccents {};  // takes marks away, as NFD and NFKD set them apart
+struct Strip {
+  bool left = true, right = true;  // where white space is taken away
+};
 struct Prepend {
   std::string text;  // before what is not empty
 };
 struct Replace {
-  std::string from, to;  // from is not empty
+  // A text that is not empty, or an expression. Shared: patterns cannot be copied.
+  std::variant<std::string, std::shared_ptr<const SplitPattern>> from;
+  std::string to;
 };
-using NormalizerStep = std::variant<Nfc, Prepend, Replace>;
+struct Precompiled {
+  std::shared_ptr<const CharsMap> rules;
+};
+using NormalizerStep =
+    std::variant<UnicodeForm, Lowercase, StripAccents, Strip, Prepend, Replace, Precompiled>;
 
-// The text after all steps in their order. Throws DataError, which names the step, where one makes
-// more than `most_bytes` of it.
-std::string normalized(std::span<const NormalizerStep> steps, std::string_view text,
-                       size_t most_bytes);
+struct NormalText {
+  std::string text;
+  // Whether it begins with what the text began with, in whatever form: no step took that away.
+  bool keeps_start = true;
+};
 
-// The text with every `from` replaced, from left to right; nothing where that has more than
-// `most_bytes`.
-std::optional<std::string> replaced(std::string_view text, const Replace& replace,
-                                    size_t most_bytes);
+// The text, valid UTF-8, after all steps in their order. Throws DataError, which names the step,
+// where one makes more than `most_bytes` of it, and as SplitPattern does.
+NormalText normalized(std::span<const NormalizerStep> steps, std::string_view text,
+                      size_t most_bytes);
+
+// The text with every `from`, which is not empty, replaced, from left to right; nothing where that
+// has more than `most_bytes`.
+std::optional<std::string> replaced(std::string_view text, std::string_view from,
+                                    std::string_view to, size_t most_bytes);
 
 }  // namespace longshore::data

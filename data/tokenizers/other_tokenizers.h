@@ -10,16 +10,14 @@ namespace longshore::data {
 // What a file is that is neither a sentencepiece model nor JSON; "" where that is not known.
 std::string other_tokenizer(const std::filesystem::path& path, std::string_view bytes);
 
-// What a folder has in place of a tokenizer.json and a tokenizer.model.
+// What a folder has in place of a tokenizer file that is read.
 std::string other_tokenizer_in(const std::filesystem::path& folder);
 
+// The end of a message on a file that cannot be read: "; nearest: F", a file beside it that would
+// serve, or "".
+std::string other_tokenizer_beside(const std::filesystem::path& path);
+
 // Of JSON, by what it holds.
-inline constexpr const char* kUnigramRefusal =
-    "found a Unigram tokenizer, of which only the sentencepiece file is read: expected that, "
-    "tokenizer.model or spiece.model";
-inline constexpr const char* kTekkenRefusal =
-    "found a tekken.json of Mistral's own format, expected the tokenizer.json that the model has "
-    "in Hugging Face's format";
 inline constexpr const char* kVocabularyRefusal =
     "found a vocab.json, which is half of a tokenizer, expected the tokenizer.json that "
     "transformers makes of it and merges.txt: "

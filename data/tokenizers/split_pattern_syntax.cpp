@@ -9,17 +9,13 @@
 #include "base/printable.h"
 #include "base/utf8.h"
 #include "data/tokenizers/unicode_sets.h"
+#include "data/tokenizers/white_space.h"
 
 namespace longshore::data {
 namespace {
 
 constexpr size_t kMaxPatternBytes = 16384;
 constexpr int kMaxNesting = 16;
-
-// White_Space, which is what \s is to Oniguruma.
-constexpr CharacterRange kSpaces[] = {
-    {0x9, 0xd},       {0x20, 0x20},     {0x85, 0x85},     {0xa0, 0xa0},     {0x1680, 0x1680},
-    {0x2000, 0x200a}, {0x2028, 0x2029}, {0x202f, 0x202f}, {0x205f, 0x205f}, {0x3000, 0x3000}};
 
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -223,8 +219,8 @@ class PatternReader {
     if (rest_.empty()) refuse("a character after \"\\\"");
     const char c = rest_.front();
     if (c == 's' || (c == 'S' && within == Within::nothing)) {
-      append(ranges,
-             c == 's' ? CharacterSet(std::begin(kSpaces), std::end(kSpaces)) : complement(kSpaces));
+      append(ranges, c == 's' ? character_set({white_space().begin(), white_space().end()})
+                              : complement(white_space()));
       rest_.remove_prefix(1);
       return false;
     }

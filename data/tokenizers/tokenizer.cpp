@@ -11,9 +11,11 @@
 #include "base/utf8.h"
 #include "data/files/fnv1a.h"
 #include "data/tokenizers/add_tokens.h"
-#include "data/tokenizers/bpe_tokenizer.h"
+#include "data/tokenizers/json_tokenizer.h"
 #include "data/tokenizers/other_tokenizers.h"
 #include "data/tokenizers/sentencepiece_model.h"
+#include "data/tokenizers/tekken.h"
+#include "data/tokenizers/tiktoken.h"
 
 namespace longshore::data {
 namespace {
@@ -45,8 +47,15 @@ fs::path file_at(const fs::path& path) {
   if (!fs::is_directory(path, error)) return path;
   if (std::optional<fs::path> file = tokenizer_file(path)) return *std::move(file);
   throw DataError(path_text(path) +
-                  ": expected a tokenizer.json or tokenizer.model in this folder, " +
+                  ": expected a tokenizer.json, tokenizer.model or tekken.json in this folder, " +
                   other_tokenizer_in(path));
+}
+
+// Of a file of ranked tokens.
+std::optional<std::string> as_tokenizer_json(std::string_view bytes) {
+  if (is_tiktoken(bytes)) return tokenizer_json_of_tiktoken(bytes);
+  if (is_tekken(bytes)) return tokenizer_json_of_tekken(bytes);
+  return std::nullopt;
 }
 
 fs::path config_beside(const fs::path& file) {
@@ -92,7 +101,10 @@ std::optional<fs::path> tokenizer_file(const fs::path& folder) {
   const fs::path json = folder / "tokenizer.json", model = folder / "tokenizer.model";
   const bool has_json = fs::exists(json, error), has_model = fs::exists(model, error);
   if (has_model && (!has_json || is_made_from_sentencepiece(folder))) return model;
-  return has_json ? std::optional(json) : std::nullopt;
+  if (has_json) return json;
+  for (const char* name : {"tekken.json", "qwen.tiktoken"})
+    if (fs::exists(folder / name, error)) return folder / name;
+  return std::nullopt;
 }
 
 bool is_tokenizer_json(const fs::path& path, std::string_view bytes) {
@@ -104,12 +116,17 @@ bool is_tokenizer_json(const fs::path& path, std::string_view bytes) {
 Tokenizer::Tokenizer(const fs::path& path, std::span<const std::string> add_tokens)
     : path_(file_at(path)) {
   std::string bytes = read_tokenizer_file(path_);
-  const bool is_json = is_tokenizer_json(path_, bytes);
+  bool is_json = is_tokenizer_json(path_, bytes);
   try {
-    model_ = is_json ? make_bpe_tokenizer(bytes) : make_sentencepiece_model(bytes);
+    if (std::optional<std::string> json = as_tokenizer_json(bytes)) {
+      is_json = true;
+      extended_json_ = bytes = *std::move(json);
+    }
+    model_ = is_json ? make_json_tokenizer(bytes) : make_sentencepiece_model(bytes);
   } catch (const DataError& error) {
     const std::string other = other_tokenizer(path_, bytes);
-    throw DataError(path_text(path_) + ": " + (other.empty() ? error.what() : other));
+    throw DataError(path_text(path_) + ": " + (other.empty() ? error.what() : other) +
+                    other_tokenizer_beside(path_));
   }
   is_sentencepiece_ = !is_json;
   add(add_tokens, bytes);
@@ -152,7 +169,7 @@ void Tokenizer::add(std::span<const std::string> tokens, std::string& bytes) {
                     "they add tokens; expected none, or a tokenizer.json that has the tokens");
   try {
     bytes = with_added_tokens(bytes, added);
-    model_ = make_bpe_tokenizer(bytes);
+    model_ = make_json_tokenizer(bytes);
   } catch (const DataError& error) {
     throw DataError(path_text(path_) + ", with tokens added: " + error.what());
   }

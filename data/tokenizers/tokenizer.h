@@ -1,5 +1,5 @@
-// A Tokenizer turns text into token ids and back, by a sentencepiece model file or a
-// tokenizer.json.
+// A Tokenizer turns text into token ids and back, by a sentencepiece model file, a tokenizer.json,
+// or a file of ranked tokens that becomes one.
 #pragma once
 
 #include <cstdint>
@@ -19,23 +19,24 @@ namespace longshore::data {
 // beside it was made from; transformers ignores it.
 inline constexpr const char* kSentencepieceKey = "sentencepiece_model";
 
-// The file that Tokenizer reads of a folder: tokenizer.json, or else tokenizer.model; nothing where
-// there is neither. With both, tokenizer.model where tokenizer.json was made from it.
+// The file that Tokenizer reads of a folder: tokenizer.json, or else tokenizer.model, tekken.json
+// or qwen.tiktoken; nothing where there is none. With both of the first two, tokenizer.model where
+// tokenizer.json was made from it.
 std::optional<std::filesystem::path> tokenizer_file(const std::filesystem::path& folder);
 
-// Whether a tokenizer file of that name and these bytes is a tokenizer.json; else it should be a
-// sentencepiece model.
+// Whether a tokenizer file of that name and these bytes is a tokenizer.json or tekken.json; else it
+// should be a sentencepiece model or a tiktoken file.
 bool is_tokenizer_json(const std::filesystem::path& path, std::string_view bytes);
 
 // Immutable once loaded: any number of threads may use it at a time.
 class Tokenizer {
  public:
-  // `path` is a tokenizer.model, a tokenizer.json, or a folder with one of them: see
-  // tokenizer_file(). Throws a DataError when the file is missing, larger than 64 MiB,
-  // neither of the two kinds, damaged, or holds what is not supported. A tokenizer.json can have
-  // tokens added: each of `add_tokens` that it does not have gets the next id, as
-  // Hugging Face's tokenizers adds them, and a piece of its vocabulary keeps its own; to a
-  // tokenizer.model none can be, nor where ids are missing.
+  // `path` is a tokenizer.model (of sentencepiece, or tiktoken's of Llama 3 and 4), a
+  // tokenizer.json, a tekken.json, or a folder with one of them: see tokenizer_file(). Throws a
+  // DataError when the file is missing, larger than 64 MiB, of no such kind, damaged, or holds what
+  // is not supported. A tokenizer.json can have tokens added: each of `add_tokens` that it does not
+  // have gets the next id, as Hugging Face's tokenizers adds them, and a piece of its vocabulary
+  // keeps its own; to a tokenizer.model none can be, nor where ids are missing.
   explicit Tokenizer(const std::filesystem::path& path,
                      std::span<const std::string> add_tokens = {});
   ~Tokenizer();
@@ -66,7 +67,8 @@ class Tokenizer {
   // The files that were read, and those that would have been if they existed.
   std::vector<std::filesystem::path> files() const;
   bool is_sentencepiece() const { return is_sentencepiece_; }
-  // The text of the tokenizer.json that has the tokens which were added; "" where none were.
+  // The text of the tokenizer.json that has the tokens which were added, or that a file of ranked
+  // tokens became; "" where the file itself serves.
   const std::string& extended_json() const { return extended_json_; }
   int32_t vocab_size() const { return model_->vocab_size(); }
   int32_t ordinary_vocab_size() const { return model_->ordinary_vocab_size(); }
@@ -74,7 +76,7 @@ class Tokenizer {
   // whatever tokenizer_config.json in the same folder calls bos_token: as transformers has it.
   int32_t bos_id() const { return model_->bos_id(); }
   // What ends a text; -1 where there is none. For a tokenizer.json the eos_token of
-  // tokenizer_config.json, or else that of make_bpe_tokenizer.
+  // tokenizer_config.json, or else that of make_json_tokenizer.
   int32_t eos_id() const { return eos_id_; }
 
   // The id of a token by its name, such as "<|eot_id|>".

@@ -3,7 +3,6 @@
 #include "base/error.h"
 #include "base/json_tree.h"
 #include "base/printable.h"
-#include "data/tokenizers/other_tokenizers.h"
 
 namespace longshore::data {
 namespace {
@@ -21,8 +20,12 @@ class PartsReader : public StrictJson {
 
   bool null() override { return add(nullptr, "null"); }
   bool boolean(bool value) override { return add(value, "a boolean"); }
-  bool number_integer(number_integer_t value) override { return add(value, std::to_string(value)); }
+  bool number_integer(number_integer_t value) override {
+    if (part_ == Part::score) return add_score(static_cast<double>(value), std::to_string(value));
+    return add(value, std::to_string(value));
+  }
   bool number_unsigned(number_unsigned_t value) override {
+    if (part_ == Part::score) return add_score(static_cast<double>(value), std::to_string(value));
     if (part_ != Part::vocab) return add(value, std::to_string(value));
     if (value >= kMaxTokenizerTokens) refuse(std::to_string(value));
     if (parts_.vocab.size() == kMaxTokenizerTokens) refuse("one more");
@@ -30,6 +33,7 @@ class PartsReader : public StrictJson {
     return true;
   }
   bool number_float(number_float_t value, const string_t& text) override {
+    if (part_ == Part::score) return add_score(value, excerpt(text));
     return add(json_number(value, text), excerpt(text));
   }
 
@@ -46,11 +50,17 @@ class PartsReader : public StrictJson {
       pair_.push_back(std::move(value));
       return true;
     }
+    if (part_ == Part::score) {
+      if (has_token_) refuse("a second string");
+      has_token_ = true;
+      token_ = std::move(value);
+      return true;
+    }
     return add(std::move(value), "a string");
   }
 
   bool start_object(size_t) override {
-    if (is_at("vocab") && !parts_.has_vocab) {
+    if (is_at("vocab") && !parts_.has_vocab && !parts_.has_scores) {
       part_ = Part::vocab;
       parts_.has_vocab = true;
       return true;
@@ -84,8 +94,16 @@ class PartsReader : public StrictJson {
       parts_.has_merges = true;
       return true;
     }
-    // Which may have more values than are let through below.
-    if (is_at("vocab")) throw DataError(kUnigramRefusal);
+    if (part_ == Part::scores) {
+      part_ = Part::score;
+      has_token_ = has_score_ = false;
+      return true;
+    }
+    if (is_at("vocab") && !parts_.has_vocab && !parts_.has_scores) {
+      part_ = Part::scores;
+      parts_.has_scores = true;
+      return true;
+    }
     return open(Json::array(), "an array");
   }
 
@@ -94,7 +112,11 @@ class PartsReader : public StrictJson {
       if (pair_.size() != 2) refuse("the end after " + std::to_string(pair_.size()));
       add_merge(std::move(pair_[0]), std::move(pair_[1]));
       part_ = Part::merges;
-    } else if (part_ == Part::merges) {
+    } else if (part_ == Part::score) {
+      if (!has_score_) refuse("the end without a score");
+      parts_.scores.emplace_back(std::move(token_), score_);
+      part_ = Part::scores;
+    } else if (part_ == Part::merges || part_ == Part::scores) {
       part_ = Part::other;
     } else {
       close();
@@ -110,12 +132,15 @@ class PartsReader : public StrictJson {
     if (part_ == Part::merges || part_ == Part::merge)
       return std::string(kMergesPlace) + "/" + std::to_string(parts_.merges.size()) +
              ": expected a merge, \"left right\" or [\"left\", \"right\"]";
+    if (part_ == Part::scores || part_ == Part::score)
+      return std::string(kVocabPlace) + "/" + std::to_string(parts_.scores.size()) +
+             ": expected [\"token\", score], fewer than " + std::to_string(kMaxTokenizerTokens);
     if (open_.empty()) return "expected an object";
     return "at " + in_quotes(key_) + ": expected what a tokenizer.json holds";
   }
 
  private:
-  enum class Part { other, vocab, merges, merge };
+  enum class Part { other, vocab, merges, merge, scores, score };
 
   bool is_at(std::string_view key) const {
     return part_ == Part::other && open_.size() == 2 && in_model_ && key_ == key;
@@ -124,6 +149,13 @@ class PartsReader : public StrictJson {
   void add_merge(std::string left, std::string right) {
     if (parts_.merges.size() == kMaxMerges) refuse("one more than " + std::to_string(kMaxMerges));
     parts_.merges.emplace_back(std::move(left), std::move(right));
+  }
+
+  bool add_score(double score, const std::string& what) {
+    if (!has_token_ || has_score_ || parts_.scores.size() + 1 >= kMaxTokenizerTokens) refuse(what);
+    has_score_ = true;
+    score_ = score;
+    return true;
   }
 
   bool add(Json value, const std::string& what) {
@@ -167,6 +199,9 @@ class PartsReader : public StrictJson {
   bool in_model_ = false;
   std::string key_;
   std::vector<std::string> pair_;
+  std::string token_;
+  double score_ = 0;
+  bool has_token_ = false, has_score_ = false;
   size_t value_count_ = 0;
 };
 

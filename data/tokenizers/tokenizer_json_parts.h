@@ -25,10 +25,11 @@ struct NamedId {
 };
 
 struct TokenizerJsonParts {
-  nlohmann::json document;  // an object, without vocabulary and merges
-  std::vector<NamedId> vocab;
+  nlohmann::json document;                             // an object, without vocabulary and merges
+  std::vector<NamedId> vocab;                          // of BPE
+  std::vector<std::pair<std::string, double>> scores;  // of Unigram: tokens and scores, by id
   std::vector<std::pair<std::string, std::string>> merges;  // left and right
-  bool has_vocab = false, has_merges = false;
+  bool has_vocab = false, has_scores = false, has_merges = false;
 };
 
 // Throws a DataError that gives the place within the file, without the file's name, for what is no

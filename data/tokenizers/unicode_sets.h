@@ -27,4 +27,25 @@ std::span<const CharacterRange> punctuation_characters();
 // What words consist of: beside it no added token with single_word is found.
 std::span<const CharacterRange> word_characters();
 
+// What StripAccents takes away (the marks of Unicode 9).
+std::span<const CharacterRange> accents();
+
+struct CharacterPair {
+  char32_t from = 0, to = 0;
+};
+
+// What Lowercase makes of capitals (Unicode 17), ascending; of U+0130, which is not among them, it
+// makes "i" and U+0307.
+std::span<const CharacterPair> lowercase_characters();
+
+// By which a Precompiled normalizer divides a text into graphemes (Unicode 17). The last four, of
+// which tokenizers shows nothing by themselves, are those of PyPI's regex 2026.11.19 (Unicode 18).
+struct GraphemeSets {
+  std::span<const CharacterRange> extending;  // belong to the character before
+  std::span<const CharacterRange> prepended;  // to which the next character belongs
+  std::span<const CharacterRange> pictographs;
+  std::span<const CharacterRange> consonants, linkers, between_consonants;  // InCB
+};
+const GraphemeSets& grapheme_sets();
+
 }  // namespace longshore::data

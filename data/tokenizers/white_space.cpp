@@ -5,14 +5,15 @@
 namespace longshore::data {
 namespace {
 
-// White_Space of Unicode.
-bool is_space(char32_t c) {
-  return (c >= 9 && c <= 13) || c == 0x20 || c == 0x85 || c == 0xa0 || c == 0x1680 ||
-         (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f ||
-         c == 0x3000;
-}
+constexpr CharacterRange kWhiteSpace[] = {
+    {0x9, 0xd},       {0x20, 0x20},     {0x85, 0x85},     {0xa0, 0xa0},     {0x1680, 0x1680},
+    {0x2000, 0x200a}, {0x2028, 0x2029}, {0x202f, 0x202f}, {0x205f, 0x205f}, {0x3000, 0x3000}};
+
+bool is_space(char32_t c) { return contains(kWhiteSpace, c); }
 
 }  // namespace
+
+std::span<const CharacterRange> white_space() { return kWhiteSpace; }
 
 size_t white_space_at_head(std::string_view text) { return bytes_at_head(text, is_space); }
 

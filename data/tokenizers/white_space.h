@@ -1,12 +1,17 @@
-// Counts the white space at the ends of a text.
+// The characters of Unicode's property White_Space, which no longer changes.
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string_view>
+
+#include "data/tokenizers/character_set.h"
 
 namespace longshore::data {
 
-// How many bytes at the head, or at the end, of valid UTF-8 are white space by Unicode's property.
+std::span<const CharacterRange> white_space();
+
+// How many bytes at the head, or at the end, of valid UTF-8 are white space.
 size_t white_space_at_head(std::string_view text);
 size_t white_space_at_end(std::string_view text);
 

@@ -38,6 +38,8 @@ BpeModel random_model(BpeModel::Alphabet alphabet, size_t merge_count, uint64_t 
     model.byte_tokens[static_cast<size_t>(byte)] =
         add(alphabet == BpeModel::Alphabet::bytes ? std::string(1, static_cast<char>(byte))
                                                   : byte_name(byte));
+  for (size_t byte = 0; byte < 256 && alphabet == BpeModel::Alphabet::characters; ++byte)
+    model.fallback_tokens[byte] = {model.byte_tokens[byte]};
   for (const std::string& letter : kLetters) {
     if (alphabet == BpeModel::Alphabet::characters) {
       mergeable.push_back(add(letter));

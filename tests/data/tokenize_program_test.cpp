@@ -275,6 +275,53 @@ TEST(TokenizeProgram, NamedPipesAreRefused) {
   }
 }
 
+TEST(TokenizeProgram, TrainsTokenizers) {
+  TemporaryFolder folder;
+  std::string lines;
+  for (int i = 0; i < 300; ++i)
+    lines += R"({"messages": [{"role": "user", "content": "Where is boat )" + std::to_string(i) +
+             R"(?"}, {"role": "assistant", "content": "In the port."}]})" + "\n";
+  const auto chat = folder.write("chat.jsonl", lines);
+  const auto text = folder.write("text.txt", "The boats wait.\n\nIn the port.\n");
+  auto train = [&](const std::string& options) {
+    return run_tokenize("--train " + options + " " + text.string() + " " + chat.string());
+  };
+  for (const char* name : {"tokenizer.json", "tokenizer.model"}) {
+    const auto out = folder / name;
+    const Result result = train("--vocab-size 330 --out " + out.string());
+    EXPECT_EQ(result.output, out.string() + ": 330 tokens\n");
+    EXPECT_EQ(result.exit_code, 0);
+    EXPECT_EQ(Tokenizer(out).vocab_size(), 330);
+    EXPECT_LE(Tokenizer(out).encode("Where is boat").size(), 4u);
+  }
+  const std::string out = (folder / "new.json").string();
+  struct Wrong {
+    std::string options, expected;
+    int exit_code;
+  };
+  for (const Wrong& each : std::initializer_list<Wrong>{
+           {"--vocab-size 90000 --out " + out, "found text from which only ", 1},
+           {"--vocab-size 300 --out " + (folder / "new.bin").string(),
+            "expected a name that ends with .json or .model; nearest: ", 2},
+           {"--vocab-size 300 --out " + text.string(), "expected a name that ends with", 2},
+           {"--out " + out, "--vocab-size", 2},
+           {"--vocab-size 0 --out " + out, "--vocab-size", 2},
+           {"--vocab-size 300", "--out", 2},
+           {"--vocab-size 300 --tokenizer " + kModel + " --out " + out, "--tokenizer", 2},
+           {"--vocab-size 300 --skip-bad-lines --out " + out, "--skip-bad-lines", 2}}) {
+    const Result result = train(each.options);
+    EXPECT_EQ(result.exit_code, each.exit_code) << each.options << result.output;
+    EXPECT_THAT(result.output, HasSubstr(each.expected)) << each.options;
+    EXPECT_FALSE(std::filesystem::exists(out)) << each.options;
+  }
+  folder.write("bad.jsonl", "{\"text\": 5}\n");
+  const Result bad =
+      run_tokenize("--train --vocab-size 300 --out " + out + " " + (folder / "bad.jsonl").string());
+  EXPECT_THAT(bad.output, HasSubstr("bad.jsonl:1: "));
+  EXPECT_EQ(bad.exit_code, 1);
+  EXPECT_EQ(run_tokenize("--out " + out + " " + text.string()).exit_code, 2);
+}
+
 TEST(TokenizeProgram, ExitCodesTellHelpFailureAndWrongUsageApart) {
   TemporaryFolder folder;
   const std::string tokenizer = "--tokenizer " + kModel;

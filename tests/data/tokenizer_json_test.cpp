@@ -9,7 +9,7 @@
 #include <random>
 
 #include "base/error.h"
-#include "data/tokenizers/bpe_tokenizer.h"
+#include "data/tokenizers/json_tokenizer.h"
 #include "tests/message_of.h"
 
 namespace longshore::data {
@@ -31,7 +31,7 @@ Json changed(const std::string& name, const std::string& pointer, const Json& va
 }
 
 std::string refusal(const std::string& text) {
-  return message_of<DataError>([&] { make_bpe_tokenizer(text); });
+  return message_of<DataError>([&] { make_json_tokenizer(text); });
 }
 
 TEST(TokenizerJson, NamesThePlaceOfWhatItDoesNotSupport) {
@@ -42,38 +42,79 @@ TEST(TokenizerJson, NamesThePlaceOfWhatItDoesNotSupport) {
     std::string expected;
   };
   const Json byte_pre = {{"type", "ByteLevel"}, {"add_prefix_space", true}};
+  auto scored = [](const Json::initializer_list_t& entry) {
+    return Json::array({Json::array(entry)});
+  };
   const Change changes[] = {
       {byte_level, "/version", "2.0", "version: expected \"1.0\", found \"2.0\""},
       {byte_level, "/extra", 1, "the file: \"extra\" is not supported"},
-      {byte_level, "/model/type", "Unigram", "found a Unigram tokenizer"},
+      {byte_level, "/model/type", "Unigram", "pre_tokenizer: expected none with ByteLevel beside"},
+      {characters, "/model/type", "Unigram", "model: \"continuing_subword_prefix\" is not"},
+      {characters,
+       "/model",
+       {{"type", "Unigram"}, {"vocab", Json::object()}},
+       "model/vocab: expected an array of tokens and scores"},
+      {characters,
+       "/model",
+       {{"type", "Unigram"}, {"vocab", scored({"a", 1, 2})}},
+       "model/vocab/0: expected [\"token\", score]"},
+      {characters,
+       "/model",
+       {{"type", "Unigram"}, {"vocab", scored({"a", -1.5})}, {"unk_id", 1}},
+       "model/unk_id: expected an id below 1, found 1"},
+      {characters,
+       "/model",
+       {{"type", "Unigram"}, {"vocab", Json::parse(R"([["a", -1.5], ["a", -2]])")}},
+       "model/vocab: \"a\" has id 1 and, before, 0"},
       {byte_level, "/model/type", "WordLevel",
-       "model/type: expected BPE, or a sentencepiece model"},
+       "model/type: expected BPE, Unigram, or a sentencepiece model"},
       {byte_level, "/model/dropout", 0.1, "model/dropout: expected null, found 0.1"},
       {byte_level, "/model/end_of_word_suffix", "</w>", "model/end_of_word_suffix: expected"},
       {byte_level, "/model/surprise", 1, "model: \"surprise\" is not supported"},
       {byte_level, "/model/ignore_merges", 1, "model/ignore_merges: expected true or false"},
-      {byte_level, "/model/byte_fallback", true, "model/byte_fallback: expected false"},
-      {characters, "/model/byte_fallback", false, "model/byte_fallback: expected true"},
-      {byte_level, "/normalizer", {{"type", "Lowercase"}}, "normalizer/type: expected NFC"},
+      {byte_level, "/normalizer", {{"type", "Nmt"}}, "normalizer/type: expected NFC, NFD"},
+      {byte_level, "/normalizer", {{"type", "Strip"}}, "normalizer/strip_left: expected true"},
+      {byte_level,
+       "/normalizer",
+       {{"type", "Precompiled"}, {"precompiled_charsmap", "AAA="}},
+       "normalizer/precompiled_charsmap: normaliser rules cut off"},
+      {byte_level,
+       "/normalizer",
+       {{"type", "Precompiled"}, {"precompiled_charsmap", "?"}},
+       "normalizer/precompiled_charsmap: "},
       {characters,
        "/normalizer/normalizers/1/pattern",
-       {{"Regex", " "}},
-       "normalizer/normalizers/1/pattern: \"Regex\" is not supported"},
-      {byte_level, "/pre_tokenizer", byte_pre, "pre_tokenizer/add_prefix_space: expected false"},
+       {{"Regex", "(a+)+"}},
+       "normalizer/normalizers/1/pattern: regular expression \"(a+)+\""},
+      {byte_level,
+       "/pre_tokenizer",
+       {{"type", "Sequence"}, {"pretokenizers", {byte_pre, byte_pre}}},
+       "pre_tokenizer/pretokenizers/1/type: expected no other behind ByteLevel"},
+      {byte_level,
+       "/pre_tokenizer",
+       {{"type", "Metaspace"}, {"replacement", "__"}},
+       "pre_tokenizer/replacement: expected one character"},
       {byte_level, "/pre_tokenizer/pretokenizers/0/behavior", "Dropped",
        "pre_tokenizer/pretokenizers/0/behavior: expected Removed, Isolated, MergedWithPrevious"},
       {byte_level,
        "/pre_tokenizer",
-       {{"type", "Metaspace"}, {"replacement", "_"}, {"add_prefix_space", false}},
+       {{"type", "Metaspace"},
+        {"replacement", "_"},
+        {"add_prefix_space", false},
+        {"prepend_scheme", "first"}},
        "pre_tokenizer/add_prefix_space: expected true, or \"never\" as prepend_scheme"},
       {byte_level, "/pre_tokenizer/pretokenizers/0/pattern/Regex", "(a+)+",
        "regular expression \"(a+)+\""},
-      {byte_level, "/pre_tokenizer/pretokenizers/0/type", "Whitespace",
+      {byte_level, "/pre_tokenizer/pretokenizers/0/type", "BertPreTokenizer",
        "pre_tokenizer/pretokenizers/0/type: expected Split"},
       {byte_level, "/decoder", nullptr, "decoder: expected an object, found null"},
       {byte_level, "/decoder/type", "WordPiece", "decoder/type: expected ByteLevel"},
-      {characters, "/decoder/decoders/1/type", "Fuse", "decoder: expected Replace, ByteFallback"},
-      {characters, "/decoder/decoders/3/start", 2, "decoder/decoders/3: expected one space"},
+      {characters, "/decoder/decoders/1/type", "Fuse",
+       "decoder/decoders/2/type: expected Replace, Metaspace, ByteFallback, Fuse and Strip in "
+       "this"},
+      {characters, "/decoder/decoders/3/start", 17,
+       "decoder/decoders/3/start: expected at most 16"},
+      {characters, "/decoder", {{"type", "ByteLevel"}}, "decoder/type: expected another"},
       {byte_level, "/post_processor/processors/0/type", "BertProcessing",
        "post_processor/processors/0/type: expected TemplateProcessing"},
       {byte_level, "/post_processor/processors/1/special_tokens/<|begin_of_text|>/ids/0", 5,
@@ -94,7 +135,7 @@ TEST(TokenizerJson, NamesThePlaceOfWhatItDoesNotSupport) {
       {byte_level, "/model/vocab/new", 1 << 22, "model/vocab/\"new\": expected an id below"},
       {byte_level, "/model/vocab/new", "x", "model/vocab/\"new\": expected an id below"},
       {byte_level, "/model/vocab", Json::object(), "model/vocab: no byte has a token"},
-      {characters, "/model/vocab", Json::object(), "model/vocab: byte_fallback needs \"<0x00>\""},
+      {characters, "/model/vocab", Json::object(), "model/unk_token: expected a token"},
       {byte_level, "/model/vocab", nullptr, "model: \"vocab\" is not supported"},
       {byte_level, "/model/merges/7", "a", "model/merges/7: expected a merge"},
       {byte_level, "/model/merges/7", "a b c", "model/merges/7: expected a merge"},
@@ -151,7 +192,7 @@ TEST(TokenizerJson, DamagedFilesAreRefusedOrSafe) {
       for (size_t n = 1 + random() % 2; n > 0; --n)
         damaged[random() % damaged.size()] = "\"{}[],:0aZ \xc3"[random() % 12];
       try {
-        const auto tokenizer = make_bpe_tokenizer(damaged);
+        const auto tokenizer = make_json_tokenizer(damaged);
         ++loaded;
         for (int32_t id : tokenizer->encode("caf\xc3\xa9 <tool>  12 the <r> \xe6\xbc\xa2"))
           ASSERT_TRUE(id >= 0 && id < tokenizer->vocab_size());
@@ -178,7 +219,7 @@ TEST(TokenizerJson, StepsThatMultiplyTextAreRefused) {
   Json file = golden("gemma_bpe");
   file["normalizer"] = multiplying_normalizer();
   file["pre_tokenizer"] = nullptr;
-  const auto tokenizer = make_bpe_tokenizer(file.dump());
+  const auto tokenizer = make_json_tokenizer(file.dump());
   EXPECT_NO_THROW(tokenizer->encode("the"));
   EXPECT_THAT(message_of<DataError>([&] { tokenizer->encode("a bit"); }),
               HasSubstr("normalizer: step 7 of 16, Replace: found more than 33554432 bytes"));
@@ -191,7 +232,7 @@ TEST(TokenizerJson, StepsThatMultiplyTextAreRefused) {
 
 // Of a text as long as may be, spaces become three bytes each.
 TEST(TokenizerJson, TheLongestTextIsNormalised) {
-  const auto tokenizer = make_bpe_tokenizer(golden("llama2_bpe").dump());
+  const auto tokenizer = make_json_tokenizer(golden("llama2_bpe").dump());
   const std::string spaces(8 << 20, ' ');
   EXPECT_EQ(tokenizer->decode(tokenizer->encode(spaces), SpecialTokens::keep), spaces);
 }
@@ -216,7 +257,7 @@ TEST(TokenizerJson, ReplacementsAreShort) {
     file["normalizer"] = step;
     file["normalizer"][key] = longest;
     file["pre_tokenizer"] = nullptr;
-    EXPECT_NO_THROW(make_bpe_tokenizer(file.dump()));
+    EXPECT_NO_THROW(make_json_tokenizer(file.dump()));
     file["normalizer"][key] = too_long;
     EXPECT_EQ(refusal(file.dump()),
               "normalizer/" + key + ": expected at most 256 bytes, found 257");
@@ -229,7 +270,7 @@ TEST(TokenizerJson, ReplacementsAreShort) {
 TEST(TokenizerJson, TokensThatDecodeToTooMuchAreRefused) {
   Json file = golden("gemma_bpe");
   file["decoder"]["decoders"][0] = replace_step("a", std::string(256, 'a'));
-  EXPECT_NO_THROW(make_bpe_tokenizer(file.dump()));
+  EXPECT_NO_THROW(make_json_tokenizer(file.dump()));
   file["model"]["vocab"][std::string(17, 'a')] = 100'000;  // 4352 bytes
   EXPECT_TRUE(refusal(file.dump()).starts_with("decoder: expected Replace to make at most 4096"))
       << refusal(file.dump());
@@ -244,16 +285,19 @@ TEST(TokenizerJson, TokensThatDecodeToTooMuchAreRefused) {
 
 TEST(TokenizerJson, BothSpellingsOfMergesMeanTheSame) {
   Json file = golden("bytelevel_bpe_llama3");
-  const TokenizerJson pairs = parse_tokenizer_json(file.dump());
+  auto merges_of = [](const Json& json) {
+    return std::get<BpeModel>(parse_tokenizer_json(json.dump()).model).merges;
+  };
+  const std::vector<BpeMerge> pairs = merges_of(file);
   for (Json& merge : file["model"]["merges"])
     merge = merge[0].get<std::string>() + " " + merge[1].get<std::string>();
-  const TokenizerJson strings = parse_tokenizer_json(file.dump());
-  ASSERT_EQ(strings.model.merges.size(), pairs.model.merges.size());
-  ASSERT_GT(pairs.model.merges.size(), 400u);
-  for (size_t i = 0; i < pairs.model.merges.size(); ++i) {
-    EXPECT_EQ(strings.model.merges[i].left, pairs.model.merges[i].left);
-    EXPECT_EQ(strings.model.merges[i].right, pairs.model.merges[i].right);
-    EXPECT_EQ(strings.model.merges[i].result, pairs.model.merges[i].result);
+  const std::vector<BpeMerge> strings = merges_of(file);
+  ASSERT_EQ(strings.size(), pairs.size());
+  ASSERT_GT(pairs.size(), 400u);
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    EXPECT_EQ(strings[i].left, pairs[i].left);
+    EXPECT_EQ(strings[i].right, pairs[i].right);
+    EXPECT_EQ(strings[i].result, pairs[i].result);
   }
 }
 
@@ -261,7 +305,7 @@ TEST(TokenizerJson, BothSpellingsOfMergesMeanTheSame) {
 // above, U+0344 as the two that it stands for.
 TEST(TokenizerJson, ManyCombiningMarksAreSoonInOrder) {
   Json file = golden("bytelevel_bpe_qwen");
-  const auto tokenizer = make_bpe_tokenizer(file.dump());
+  const auto tokenizer = make_json_tokenizer(file.dump());
   const std::string above = "\u0301", below = "\u0327", both = "\u0344";
   auto times = [](const std::string& text, int count) {
     std::string all;
@@ -285,9 +329,9 @@ TEST(TokenizerJson, ManyCombiningMarksAreSoonInOrder) {
 // As tokenizers has it: a mark and a pair of Unicode 13 stay as they are.
 TEST(TokenizerJson, WhatIsNewerThanUnicode9IsNotNormalised) {
   Json file = golden("bytelevel_bpe_qwen");
-  const auto normalizing = make_bpe_tokenizer(file.dump());
+  const auto normalizing = make_json_tokenizer(file.dump());
   file["normalizer"] = nullptr;
-  const auto plain = make_bpe_tokenizer(file.dump());
+  const auto plain = make_json_tokenizer(file.dump());
   for (const char* text : {"q\u0301\u1abf", "\U00011935\U00011930"})
     EXPECT_EQ(normalizing->encode(text), plain->encode(text)) << text;
   for (const char* text : {"q\u0301\u0323", "e\u0301", "\u212b"})
@@ -296,14 +340,14 @@ TEST(TokenizerJson, WhatIsNewerThanUnicode9IsNotNormalised) {
 
 TEST(TokenizerJson, MetaspaceMarksSpaces) {
   Json file = golden("llama2_bpe");
-  const auto normalizing = make_bpe_tokenizer(file.dump());
+  const auto normalizing = make_json_tokenizer(file.dump());
   file["normalizer"] = nullptr;
   auto encode = [&](const char* scheme, const std::string& text) {
     file["pre_tokenizer"] = {{"type", "Metaspace"},
                              {"replacement", "\u2581"},
                              {"prepend_scheme", scheme},
                              {"split", false}};
-    return make_bpe_tokenizer(file.dump())->encode(text);
+    return make_json_tokenizer(file.dump())->encode(text);
   };
   using Ids = std::vector<int32_t>;
   const std::string text = "the boats  wait";
@@ -338,7 +382,7 @@ TEST(TokenizerJson, NormalizedAddedTokensAreDecodedNormalized) {
                                      {"rstrip", false},
                                      {"normalized", is_normalized},
                                      {"special", false}});
-    const auto tokenizer = make_bpe_tokenizer(added.dump());
+    const auto tokenizer = make_json_tokenizer(added.dump());
     const std::vector<int32_t> ids = tokenizer->encode(text);
     EXPECT_EQ(std::ranges::count(ids, id), 1) << text;
     return tokenizer->decode(ids, SpecialTokens::keep);
@@ -351,22 +395,22 @@ TEST(TokenizerJson, NormalizedAddedTokensAreDecodedNormalized) {
 
 TEST(TokenizerJson, EosIsThatOfTheTemplateOrAKnownName) {
   Json file = golden("bytelevel_bpe_llama3");
-  EXPECT_EQ(make_bpe_tokenizer(file.dump())->eos_id(), 704);
+  EXPECT_EQ(make_json_tokenizer(file.dump())->eos_id(), 704);
   Json& processor = file["post_processor"]["processors"][1];
   processor["single"].push_back({{"SpecialToken", {{"id", "<|eot_id|>"}, {"type_id", 0}}}});
   processor["special_tokens"]["<|eot_id|>"] = {
       {"id", "<|eot_id|>"}, {"ids", {707}}, {"tokens", {"<|eot_id|>"}}};
-  EXPECT_EQ(make_bpe_tokenizer(file.dump())->eos_id(), 707);
+  EXPECT_EQ(make_json_tokenizer(file.dump())->eos_id(), 707);
   file["post_processor"] = nullptr;
-  EXPECT_EQ(make_bpe_tokenizer(file.dump())->eos_id(), 704);
-  EXPECT_EQ(make_bpe_tokenizer(file.dump())->bos_id(), -1);
+  EXPECT_EQ(make_json_tokenizer(file.dump())->eos_id(), 704);
+  EXPECT_EQ(make_json_tokenizer(file.dump())->bos_id(), -1);
   file["added_tokens"][2]["content"] = "</s>";  // two of the names
-  EXPECT_EQ(make_bpe_tokenizer(file.dump())->eos_id(), -1);
+  EXPECT_EQ(make_json_tokenizer(file.dump())->eos_id(), -1);
 }
 
 // No joints between its characters, and all of them: neither may take quadratic time.
 TEST(TokenizerJson, OneLineOfAMegabyteIsNoBurden) {
-  const auto tokenizer = make_bpe_tokenizer(golden("gemma_bpe").dump());
+  const auto tokenizer = make_json_tokenizer(golden("gemma_bpe").dump());
   std::string words, letters;
   std::mt19937_64 random(1);
   while (words.size() < (1 << 20)) words += random() % 5 ? "the " : "a b ";

@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "base/utf8.h"
 #include "data/text/tokenize_json.h"
-#include "data/tokenizers/bpe_tokenizer.h"
+#include "data/tokenizers/json_tokenizer.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
 
@@ -85,7 +85,7 @@ TEST(Tokenizer, AgreesOnOtherForms) {
   for (const auto& form : forms) {
     const auto golden = nlohmann::json::parse(
         std::ifstream(kGoldens / std::string(form.at("tokenizer")) / "tokenizer.json"));
-    const auto tokenizer = make_bpe_tokenizer(golden.patch(form.at("patch")).dump());
+    const auto tokenizer = make_json_tokenizer(golden.patch(form.at("patch")).dump());
     ASSERT_GT(form.at("cases").size(), 2u) << form.at("form");
     for (const auto& each : form.at("cases"))
       EXPECT_EQ(tokenizer->encode(each.at(0).get<std::string>()),
@@ -94,10 +94,34 @@ TEST(Tokenizer, AgreesOnOtherForms) {
   }
 }
 
+// As tests/tokenizers/forms.py writes them.
+TEST(Tokenizer, AgreesOnOtherSteps) {
+  const auto forms =
+      nlohmann::json::parse(std::ifstream("tests/goldens/tokenizer_json_forms.json"));
+  ASSERT_GT(forms.size(), 50u);
+  for (const auto& form : forms) {
+    const std::string name = form.at("tokenizer");
+    auto file = name.empty()
+                    ? nlohmann::json::object()
+                    : nlohmann::json::parse(std::ifstream(kGoldens / name / "tokenizer.json"));
+    for (const char* replaced : {"normalizer", "pre_tokenizer", "decoder"})
+      if (form.at("change").contains(replaced)) file.erase(replaced);
+    file.merge_patch(form.at("change"));
+    const auto tokenizer = make_json_tokenizer(file.dump());
+    ASSERT_GT(form.at("cases").size(), 10u) << form.at("form");
+    for (const auto& each : form.at("cases")) {
+      const std::vector<int32_t> ids = each.at(1);
+      EXPECT_EQ(tokenizer->encode(each.at(0).get<std::string>()), ids)
+          << form.at("form") << ": " << each.at(0);
+      EXPECT_EQ(tokenizer->decode(ids, SpecialTokens::keep), each.at(2)) << form.at("form");
+    }
+  }
+}
+
 TEST(Tokenizer, FindsTheFileInAFolder) {
   TemporaryFolder folder;
   const std::string message = message_of<DataError>([&] { Tokenizer tokenizer(folder / ""); });
-  EXPECT_THAT(message, HasSubstr("found neither"));
+  EXPECT_THAT(message, HasSubstr("found none"));
   folder.write("tokenizer.model", read_file(kGoldens / "sp_bpe" / "tokenizer.model"));
   EXPECT_EQ(Tokenizer(folder / "").vocab_size(), 850);
   folder.write("tokenizer.json", read_file(kGoldens / "gemma_bpe" / "tokenizer.json"));
@@ -192,8 +216,7 @@ TEST(Tokenizer, SaysWhatIsWrongWithAFile) {
 // Files of other tokenizers are named as what they are.
 TEST(Tokenizer, KnowsWhatItDoesNotRead) {
   TemporaryFolder folder;
-  nlohmann::json vocabulary, unigram = nlohmann::json::array();
-  for (int i = 0; i < 400'000; ++i) unigram.push_back({std::to_string(i), -1.5});
+  nlohmann::json vocabulary;
   for (int i = 0; i < 300; ++i) vocabulary[std::to_string(i)] = i;
   auto model = [](const std::string& type) {
     return R"({"version": "1.0", "model": {"type": ")" + type + R"(", "unk_id": 0, "vocab": )";
@@ -203,15 +226,10 @@ TEST(Tokenizer, KnowsWhatItDoesNotRead) {
     std::string bytes, expected;
   };
   for (const File& file : std::vector<File>{
-           {"tokenizer.model", "IQ== 0\nIg== 1\n", "found a tiktoken file"},
-           {"cl100k_base.tiktoken", "IQ== 0\r\n", "found a tiktoken file"},
-           {"tekken.json", R"({"config": {"pattern": "x"}, "vocab": []})", "found a tekken.json"},
-           {"unigram.json", model("Unigram") + R"([["<unk>", 0.0]]}})",
-            "found a Unigram tokenizer"},
-           {"large.json", R"({"model": {"vocab": )" + unigram.dump() + "}}",
-            "found a Unigram tokenizer"},
+           {"tokenizer.model", "IQ== 0\nIg== 1\n", "found a tiktoken file of 2 tokens"},
+           {"cl100k_base.tiktoken", "IQ== 0\r\n", "found a tiktoken file of 1 token"},
            {"wordpiece.json", model("WordPiece") + "{}}}",
-            "model/type: expected BPE, or a sentencepiece model"},
+            "model/type: expected BPE, Unigram, or a sentencepiece model"},
            {"vocab.json", vocabulary.dump(), "found a vocab.json"},
            {"tokenizer_config.json", R"({"tokenizer_class": "LlamaTokenizer"})",
             "found a tokenizer_config.json"},
@@ -230,16 +248,17 @@ TEST(Tokenizer, KnowsWhatItDoesNotRead) {
 TEST(Tokenizer, SaysWhatAFolderHasInstead) {
   for (const auto& [files, expected] :
        std::vector<std::pair<std::vector<std::string>, std::string>>{
-           {{}, "found neither"},
+           {{}, "found none"},
            {{"spiece.model"}, "found spiece.model, which can be named itself"},
-           {{"tekken.json"}, "found a tekken.json"},
+           {{"tiktoken.model"}, "found tiktoken.model, which does not say how text is split"},
            {{"vocab.json", "merges.txt"}, "found vocab.json and merges.txt"},
            {{"vocab.txt"}, "found the vocab.txt"}}) {
     TemporaryFolder folder;
     for (const std::string& name : files) folder.write(name, "");
     EXPECT_THAT(
         message_of<DataError>([&] { Tokenizer tokenizer(folder / ""); }),
-        HasSubstr("expected a tokenizer.json or tokenizer.model in this folder, " + expected));
+        HasSubstr("expected a tokenizer.json, tokenizer.model or tekken.json in this folder, " +
+                  expected));
   }
 }
 

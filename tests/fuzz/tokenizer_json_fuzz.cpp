@@ -7,14 +7,14 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
-#include "data/tokenizers/bpe_tokenizer.h"
+#include "data/tokenizers/json_tokenizer.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace longshore::data;
   const std::string_view input(reinterpret_cast<const char*>(data), size);
   const size_t end = input.find('\0');
   try {
-    const auto tokenizer = make_bpe_tokenizer(input.substr(0, end));
+    const auto tokenizer = make_json_tokenizer(input.substr(0, end));
     const std::string_view text =
         end == input.npos ? "caf\xc3\xa9 <a>  12 the\n" : input.substr(end);
     const auto ids = tokenizer->encode(text);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/nearest.h"
 #include "base/print.h"
@@ -23,8 +24,11 @@
 #include "data/text/tokenize_files.h"
 #include "data/text/tokenize_json.h"
 #include "data/tokenizers/tokenizer.h"
+#include "data/tokenizers/tokenizer_json_parts.h"
+#include "data/tokenizers/train_tokenizer.h"
 #include "models/hf/config.h"
 #include "trainer/config/image_text.h"
+#include "trainer/programs/tokenize/training_texts.h"
 
 namespace {
 
@@ -46,9 +50,13 @@ constexpr const char* kDescription =
       --model, or of the tokenizer's folder where that has a config.json.
   tokenize --tokenizer PATH --stdin-json
       For each line in, a JSON string, writes {"ids": [...], "decoded": "..."}.
+  tokenize --train --vocab-size N --out tokenizer.json A.txt B.jsonl
+      Makes a tokenizer of the files' texts with N tokens: byte-level BPE as Llama 3 has it in a
+      file of that ending, or BPE with byte fallback as Llama 2 has it in a .model, which
+      sentencepiece makes. The same texts give the same bytes.
 
-PATH is a tokenizer.model, a tokenizer.json, or a folder that holds one; with both,
-tokenizer.json is taken.
+PATH is a tokenizer.model, a tokenizer.json, a tekken.json, or a folder that holds one; with
+both of the first two, tokenizer.json is taken.
 Exit codes: 0 done, 1 failed while running, 2 wrong usage.)";
 
 struct Arguments {
@@ -61,6 +69,8 @@ struct Arguments {
   longshore::data::TokenizeOptions options;
   std::string add_bos_eos = kAddBosEos[0], train_on = kTrainOn[0];
   longshore::data::ChatTemplateChoice chat_template;
+  bool train = false;
+  size_t vocab_size = 0;
 };
 
 // The enumerator that is named; `names` are in the enum's order.
@@ -74,10 +84,7 @@ Enum choice(const char* option, const std::string& name, std::span<const std::st
   return static_cast<Enum>(found - names.begin());
 }
 
-bool names_template(const Arguments& arguments) {
-  const std::string& name = arguments.chat_template.name;
-  return name != longshore::data::kAutoTemplate && name != longshore::data::kNoTemplate;
-}
+bool names_template(const Arguments& arguments) { return arguments.chat_template.is_named(); }
 
 // What is said of lines of JSON would do nothing for plain text.
 void require_lines_of_json(const Arguments& arguments) {
@@ -156,7 +163,28 @@ std::optional<longshore::data::ChatTemplate> chat_template(
   }
 }
 
+void train(const Arguments& arguments) {
+  const std::filesystem::path& output = arguments.output;
+  const bool is_json = output.extension() == ".json";
+  if (!is_json && output.extension() != ".model")
+    throw longshore::ConfigError("--out: found " + longshore::path_text(output) +
+                                 ", expected a name that ends with .json or .model; nearest: " +
+                                 longshore::path_text(output) + ".json");
+  longshore::require_no_input(output, arguments.inputs);
+  longshore::TrainingTexts texts(arguments.inputs);
+  const auto next = [&](std::string& text) { return texts.next(text); };
+  longshore::write_file(output,
+                        is_json ? longshore::data::train_byte_level(next, arguments.vocab_size)
+                                : longshore::data::train_sentencepiece(next, arguments.vocab_size));
+  longshore::print(
+      stdout, longshore::path_text(output) + ": " +
+                  longshore::plural(static_cast<int64_t>(arguments.vocab_size), "token") + "\n");
+}
+
 void run(const Arguments& arguments) {
+  if (arguments.train) return train(arguments);
+  if (arguments.tokenizer.empty())
+    throw longshore::ConfigError("found neither --tokenizer nor --train, expected one of them");
   if (!arguments.stdin_json && arguments.output.empty())
     throw longshore::ConfigError("found neither --out nor --stdin-json, expected one of them");
   require_lines_of_json(arguments);
@@ -196,9 +224,9 @@ void run(const Arguments& arguments) {
 int main(int argc, char** argv) {
   Arguments arguments;
   CLI::App app(kDescription, "tokenize");
-  app.add_option("--tokenizer", arguments.tokenizer, "tokenizer.model, tokenizer.json or a folder")
-      ->check(CLI::ExistingPath)
-      ->required();
+  app.add_option("--tokenizer", arguments.tokenizer,
+                 "tokenizer.model, tokenizer.json, tekken.json or a folder")
+      ->check(CLI::ExistingPath);
   app.add_option(
          "--add-token", arguments.add_tokens,
          "a token that the tokenizer.json is to have as well, as add_tokens in a config; may "
@@ -252,6 +280,16 @@ int main(int argc, char** argv) {
                  "around texts: missing (default; not where one begins or ends with it itself), "
                  "always, never")
       ->needs(output);
+  auto* vocab_size = app.add_option("--vocab-size", arguments.vocab_size,
+                                    "tokens of the tokenizer that is made, special ones included")
+                         ->check(CLI::Range(size_t{1}, longshore::data::kMaxTokenizerTokens));
+  auto* train = app.add_flag("--train", arguments.train, "make a tokenizer of the files' texts");
+  train->needs(vocab_size)->needs(output);
+  vocab_size->needs(train);
+  for (CLI::Option* other : app.get_options())
+    if (other != train && other != vocab_size && other != output && other != inputs &&
+        other != app.get_help_ptr())
+      train->excludes(other);
   output->needs(inputs);
   inputs->needs(output);
   return longshore::run_program(app, argc, argv, [&] { run(arguments); });

@@ -1,5 +1,5 @@
-// make_bpe_tokenizer() makes a tokenizer from a tokenizer.json: normalisation, splitting, byte-pair
-// encoding, and the way back.
+// make_json_tokenizer() makes a tokenizer from a tokenizer.json: normalisation, splitting, encoding
+// by BPE or Unigram, and the way back.
 #pragma once
 
 #include <memory>
@@ -15,6 +15,6 @@ namespace longshore::data {
 //
 // Throws a DataError, without the file's name, when the bytes are no such file; see
 // parse_tokenizer_json.
-std::unique_ptr<TokenizerModel> make_bpe_tokenizer(std::string_view bytes);
+std::unique_ptr<TokenizerModel> make_json_tokenizer(std::string_view bytes);
 
 }  // namespace longshore::data
