@@ -1,7 +1,7 @@
 // Any text as an adapter_config.json, and behind a zero byte any bytes as the tensors that belong
 // to it: refused with a DataError, or a config that stays the same when it is written, and tensors
 // that are all there in the shapes it says. The text also as a mixture's, whose experts are saved
-// one by one, or together.
+// one by one, or together, or are not in all layers.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -34,25 +34,26 @@ std::map<std::string, std::vector<int64_t>> expected_shapes(const models::LoraCo
   return shapes;
 }
 
-models::LoraConfig check_config(std::string_view text, const models::Family& family) {
-  const AdapterBase base{.family = &family, .layers = 1};
+models::LoraConfig check_config(std::string_view text, const AdapterBase& base) {
   const models::LoraConfig config = parse_adapter_config(text, base);
-  if (parse_adapter_config(write_adapter_config(config, family, "base"), base) != config)
+  if (parse_adapter_config(write_adapter_config(config, base, "base"), base) != config)
     std::abort();
   return config;
 }
 
-void check_mixture(std::string_view text, const models::Family& family) {
+void check_mixture(std::string_view text, const AdapterBase& base) {
   try {
-    check_config(text, family);
+    check_config(text, base);
   } catch (const DataError&) {
   }
 }
 
 void check(std::string_view text, std::span<const std::byte> file) {
-  check_mixture(text, models::kMixtral);
-  check_mixture(text, models::kGptOss);
-  const models::LoraConfig config = check_config(text, models::kLlama);
+  check_mixture(text, {.family = &models::kMixtral, .layers = 1, .experts = 2});
+  check_mixture(text, {.family = &models::kGptOss, .layers = 1, .experts = 2});
+  check_mixture(
+      text, {.family = &models::kQwen3Moe, .layers = 2, .experts = 2, .has_dense_layers = true});
+  const models::LoraConfig config = check_config(text, {.layers = 1});
   const std::vector<data::SafetensorsTensor> tensors = data::parse_safetensors(file);
   const auto expected = expected_shapes(config);
   check_adapter_tensors(tensors, expected);

@@ -7,6 +7,7 @@ Small Llamas with random weights in float32, with a head of their own and with o
 - An adapter that train has made, peft loads; its logits are those of probe, and of the weights that convert merges
   it into. The same where train has added tokens, once the model's matrices have rows for them.
 - An adapter of peft's, with random weights, has the same logits in probe, and train goes on with it.
+The same of a small Qwen 3 MoE, one layer of which has an MLP in the place of experts.
 Prints by how much logits differ, of the largest.
 """
 
@@ -47,6 +48,25 @@ KINDS = {
     "head": ({"target_modules": ["q_proj", "v_proj", "lm_head"]}, ["lora_targets=q_proj,v_proj,lm_head"], "untied"),
 }
 
+# Of layers with experts and of layers without: "mixture". peft takes modules named as experts are for theirs.
+DENSE = ["gate_proj", "up_proj", "down_proj"]
+JOINT_EXPERTS = ["experts.gate_up_proj", "experts.down_proj"]
+MIXTURE_SHAPE = ("model_name=qwen3_30b_a3b base_emb_dim=64 base_num_decoder_layers=3 base_num_query_heads=4 "
+                 "base_num_kv_heads=2 head_dim=16 base_mlp_dim=96 num_experts=4 num_experts_per_tok=2 "
+                 "base_moe_mlp_dim=32 mlp_only_layers=1").split()
+MIXTURE_KINDS = {
+    "all": ({"target_modules": ["q_proj", "o_proj"],
+             "target_parameters": JOINT_EXPERTS + [f"mlp.{name}.weight" for name in DENSE]}, []),
+    "without experts": ({"target_modules": ["q_proj"], "target_parameters": ["mlp.down_proj.weight"]},
+                        ["lora_targets=q_proj,down_proj"]),
+    "patterns": ({"target_modules": ["q_proj"], "target_parameters": ["down_proj", "1.mlp.up_proj.weight"],
+                  "rank_pattern": {"up_proj.weight": 2, "experts.down_proj": 3}},
+                 [r"rank_pattern=layers\.1\.mlp\.up_proj:2,experts\.down_proj:3", "alpha_pattern=mlp.gate_proj:3"]),
+    "each expert": ({"target_modules": ["q_proj", *DENSE]}, ["lora_per_expert=true"]),
+    "each expert alone": ({"target_modules": DENSE},
+                          ["lora_per_expert=true", f"lora_targets={','.join(JOINT_EXPERTS)}"]),
+}
+
 
 def difference(found, expected):
     return ((found - expected).abs().max() / expected.abs().max()).item()
@@ -55,10 +75,10 @@ def difference(found, expected):
 class Base:
     """A folder with new weights, and who computes with it."""
 
-    def __init__(self, programs, work, tied, vocabulary=VOCABULARY, more=0):
+    def __init__(self, programs, work, tied, vocabulary=VOCABULARY, more=0, shape=SHAPE):
         self.train, self.probe, self.convert = programs
         self.work, self.folder = work, work / "new" / "model"
-        run(self.train, "--config", "llama3_8b.yml", *SHAPE, f"vocab_size={vocabulary}", *RUN,
+        run(self.train, "--config", "llama3_8b.yml", *shape, f"vocab_size={vocabulary}", *RUN,
             f"logits_via_embedding={str(tied).lower()}", f"base_output_directory={work}", "run_name=new", "steps=1",
             "learning_rate=0")
         self.ids = torch.randint(0, vocabulary + more, (2, 48), generator=torch.Generator().manual_seed(1))
@@ -122,6 +142,11 @@ class Base:
         return difference(self.our_logits(adapter), self.logits(model))
 
 
+def expect_same(name, apart):
+    print(f"{name}: train's adapter {apart[0]:.1g}, merged {apart[1]:.1g}, peft's adapter {apart[2]:.1g}", flush=True)
+    assert max(apart) <= LIMIT, f"differs by {max(apart):.2g}, allowed {LIMIT}"
+
+
 def main():
     programs = [pathlib.Path(program) for program in sys.argv[1:]]
     transformers.logging.set_verbosity_error()
@@ -133,15 +158,17 @@ def main():
             for name, (config, keys, of) in KINDS.items():
                 if of not in ("both", work.name):
                     continue
-                apart = (*base.test_ours(name, keys), base.test_theirs(name, config))
-                print(f"{work.name}, {name}: train's adapter {apart[0]:.1g}, merged {apart[1]:.1g}, "
-                      f"peft's adapter {apart[2]:.1g}", flush=True)
-                assert max(apart) <= LIMIT, f"differs by {max(apart):.2g}, allowed {LIMIT}"
+                expect_same(f"{work.name}, {name}", (*base.test_ours(name, keys), base.test_theirs(name, config)))
             of_tokens = work / "tokens"
             of_tokens.mkdir()
             apart = Base(programs, of_tokens, tied, TOKENS, 2).test_added_tokens()
             print(f"{work.name}, added tokens: merged {apart:.1g}", flush=True)
             assert apart <= LIMIT, f"differs by {apart:.2g}, allowed {LIMIT}"
+        work = pathlib.Path(folder) / "mixture"
+        work.mkdir()
+        base = Base(programs, work, False, shape=MIXTURE_SHAPE)
+        for name, (config, keys) in MIXTURE_KINDS.items():
+            expect_same(f"mixture, {name}", (*base.test_ours(name, keys), base.test_theirs(name, config)))
 
 
 main()

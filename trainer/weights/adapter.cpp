@@ -78,6 +78,7 @@ std::vector<fs::path> adapter_files(const fs::path& folder) {
 AdapterBase adapter_base(const models::DecoderConfig& model) {
   return {.family = model.family,
           .layers = static_cast<int>(model.layers),
+          .experts = model.experts,
           .tower_layers = model.vision ? static_cast<int>(model.vision->layers) : 0,
           .has_dense_layers = models::layers_with_experts(model) < model.layers,
           .has_tied_embeddings = model.tied_embeddings,
@@ -105,6 +106,7 @@ namespace {
 AdapterBase adapter_base(const Config& config) {
   return {.family = config.model.family,
           .layers = static_cast<int>(config.model.layers),
+          .experts = config.model.experts,
           .tower_layers = config.use_multimodal ? static_cast<int>(config.vision.layers) : 0,
           .has_dense_layers = has_dense_layers(config),
           .has_tied_embeddings = config.model.tied_embeddings,
@@ -134,10 +136,24 @@ Config with_patterns(Config config) {
   return config;
 }
 
-}  // namespace
+// Throws where peft could not load the adapter that is made.
+void require_known_to_peft(const Config& config) {
+  if (config.lora_rank == 0) return;
+  std::vector<std::string> targets = lora_targets(config);
+  std::erase_if(targets, [&](const std::string& target) {
+    return !is_named_as_experts(target, config.model.family->layer.experts);
+  });
+  if (targets.empty()) return;
+  auto refuse = [&](const std::string& key, const std::string& found, const char* expected) {
+    throw ConfigError(location(config, key) + ": found " + found + ", expected " + expected +
+                      " with adapters on " + join(targets) +
+                      ", which peft takes for experts'; nearest: lora_targets without them");
+  };
+  if (config.lora_dropout > 0) refuse("lora_dropout", fmt::format("{}", config.lora_dropout), "0");
+  if (config.use_dora) refuse("use_dora", "true", "false");
+}
 
-Config with_adapter(Config config) {
-  if (config.load_adapter_path.empty()) return with_patterns(std::move(config));
+Config with_loaded_adapter(Config config) {
   const fs::path folder = adapter_folder(config);
   const LoraConfig adapter = read_adapter_config(folder, adapter_base(config));
   std::vector<std::string> differing;
@@ -195,6 +211,15 @@ Config with_adapter(Config config) {
     throw ConfigError(location(config, "load_adapter_path") + ": " + path_text(folder) +
                       " holds another adapter: " + join(differing, "; "));
   validate_but_remat(config);
+  return config;
+}
+
+}  // namespace
+
+Config with_adapter(Config config) {
+  config = config.load_adapter_path.empty() ? with_patterns(std::move(config))
+                                            : with_loaded_adapter(std::move(config));
+  require_known_to_peft(config);
   return config;
 }
 
@@ -302,12 +327,8 @@ void write_adapter(const fs::path& folder, const models::DecoderConfig& model,
             });
   }
   writer.finish();
-  const bool reads_images = std::ranges::any_of(saved.all(), [](const SavedTensor& tensor) {
-    return models::within_text_model(tensor.name) != tensor.name;
-  });
   write_file(folder / kAdapterConfigFile,
-             write_adapter_config(model.lora, *model.family, base_model, reads_images,
-                                  model.tied_embeddings));
+             write_adapter_config(model.lora, adapter_base(model), base_model));
 }
 
 std::vector<float> merged(std::span<const float> weight, const LoraPair& adapter, int64_t first) {

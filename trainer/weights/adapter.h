@@ -29,8 +29,8 @@ models::LoraConfig read_adapter_config(const std::filesystem::path& folder,
 // The config with what rank_pattern and alpha_pattern make of its adapters, and what the folder
 // load_adapter_path says where lora_rank, lora_alpha, lora_targets or use_rslora are not set, and
 // with its lora_modules; where it is gone, and a run goes on, what that run has saved. Throws
-// ConfigError, naming each key with both values, where they are set to something else, and
-// DataError for a folder that cannot be read.
+// ConfigError, naming each key with both values, where they are set to something else, and for what
+// peft could not load; and DataError for a folder that cannot be read.
 Config with_adapter(Config config);
 
 // The weights of an adapter, mapped.

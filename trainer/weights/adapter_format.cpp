@@ -10,6 +10,7 @@
 #include <unordered_set>
 
 #include "base/error.h"
+#include "base/numbered.h"
 #include "base/printable.h"
 #include "base/problem_list.h"
 #include "base/text.h"
@@ -311,22 +312,52 @@ class ConfigReader {
   ProblemList problems_;
 };
 
-// What peft calls targets: modules, and parameters of experts. Where each expert has modules of its
-// own, these are `experts`'.
+bool is_parameter(std::string_view target, const AdapterBase& base) {
+  return models::is_expert_target(target) ||
+         is_named_as_experts(target, base.family->layer.experts);
+}
+
+// That of a module whose target is_parameter().
+std::string parameter(const std::string& module) {
+  return models::is_expert_target(models::lora_target(module)) ? module : module + ".weight";
+}
+
+// What peft calls targets: modules, and parameters. Where each expert has modules of its own, these
+// are `experts`'.
 struct PeftTargets {
   std::vector<std::string> modules, parameters;
 
-  PeftTargets(const LoraConfig& config, const models::ExpertTraits& experts) {
+  PeftTargets(const LoraConfig& config, const AdapterBase& base) {
+    const models::ExpertTraits& experts = base.family->layer.experts;
     for (const std::string& target : ordered_targets(config.targets))
-      if (!models::is_expert_target(target))
-        modules.push_back(target);
-      else if (!config.per_expert)
+      if (config.per_expert && models::is_expert_target(target)) {
+        if (target.ends_with(".down_proj"))
+          add_each_expert(experts.down, base);
+        else
+          for (std::string_view module : {experts.gate, experts.up}) add_each_expert(module, base);
+      } else if (models::is_expert_target(target)) {
         parameters.push_back(target);
-      else if (target.ends_with(".down_proj"))
-        modules.emplace_back(models::lora_target(experts.down));
-      else
-        modules.insert(modules.end(), {std::string(models::lora_target(experts.gate)),
-                                       std::string(models::lora_target(experts.up))});
+      } else if (is_parameter(target, base)) {
+        add_weights(target, base);
+      } else {
+        modules.push_back(target);
+      }
+  }
+
+ private:
+  // By their numbers where the last word is that of a module of other layers too.
+  void add_each_expert(std::string_view module, const AdapterBase& base) {
+    if (!base.has_dense_layers)
+      modules.emplace_back(models::lora_target(module));
+    else
+      for (int64_t expert = 0; expert < base.experts; ++expert)
+        modules.push_back(numbered(module, expert));
+  }
+
+  // "mlp.gate_proj.weight", which no single expert's ends with.
+  void add_weights(const std::string& target, const AdapterBase& base) {
+    for (const std::string& module : base.linear_modules())
+      if (models::lora_target(module) == target) parameters.push_back(parameter(module));
   }
 };
 
@@ -336,12 +367,14 @@ std::string of_language_model(std::span<const std::string> targets) {
 }
 
 // Module by module.
-void write_modules(const LoraConfig& config, bool reads_images, json& object) {
+void write_modules(const LoraConfig& config, const AdapterBase& base, json& object) {
   json names = json::array(), parameters = json::array(), ranks = json::object(),
        alphas = json::object();
   for (const auto& [full_name, module] : config.modules) {
-    const std::string name = peft_modules(full_name, reads_images)[0];
-    (models::is_expert_target(models::lora_target(full_name)) ? parameters : names).push_back(name);
+    std::string name = peft_modules(full_name, base.reads_images())[0];
+    const bool is_by_parameter = is_parameter(models::lora_target(full_name), base);
+    if (is_by_parameter) name = parameter(name);
+    (is_by_parameter ? parameters : names).push_back(name);
     if (module.rank != config.rank) ranks[escaped(name)] = module.rank;
     if (module.alpha != config.alpha) alphas[escaped(name)] = number(module.alpha);
   }
@@ -360,14 +393,14 @@ LoraConfig parse_adapter_config(std::string_view text, const AdapterBase& base) 
   return ConfigReader(object).read(base);
 }
 
-std::string write_adapter_config(const LoraConfig& config, const models::Family& family,
-                                 const std::string& base_model, bool reads_images,
-                                 bool has_tied_embeddings) {
-  const PeftTargets targets(config, family.layer.experts);
+std::string write_adapter_config(const LoraConfig& config, const AdapterBase& base,
+                                 const std::string& base_model) {
+  const PeftTargets targets(config, base);
   json object;
   object["base_model_name_or_path"] = base_model.empty() ? json() : json(base_model);
   object["bias"] = "none";
-  if (!config.saved_modules.empty() && has_tied_embeddings) object["ensure_weight_tying"] = true;
+  if (!config.saved_modules.empty() && base.has_tied_embeddings)
+    object["ensure_weight_tying"] = true;
   object["fan_in_fan_out"] = false;
   object["inference_mode"] = true;
   object["init_lora_weights"] = true;
@@ -380,9 +413,9 @@ std::string write_adapter_config(const LoraConfig& config, const models::Family&
   object["peft_type"] = "LORA";
   object["r"] = config.rank;
   object["target_modules"] =
-      reads_images ? json(of_language_model(targets.modules)) : json(targets.modules);
+      base.reads_images() ? json(of_language_model(targets.modules)) : json(targets.modules);
   if (!targets.parameters.empty()) object["target_parameters"] = targets.parameters;
-  if (!config.modules.empty()) write_modules(config, reads_images, object);
+  if (!config.modules.empty()) write_modules(config, base, object);
   object["task_type"] = "CAUSAL_LM";
   if (!config.trained_tokens.empty()) object["trainable_token_indices"] = config.trained_tokens;
   if (config.rank_stabilized) object["use_rslora"] = true;

@@ -22,11 +22,10 @@ namespace longshore::trainer {
 // knows.
 models::LoraConfig parse_adapter_config(std::string_view text, const AdapterBase& base);
 
-// The adapter_config.json that parse_adapter_config reads as `config`, for a model of the family.
-// `base_model` says what the adapter belongs to: the name or folder of a checkpoint, or "".
-std::string write_adapter_config(const models::LoraConfig& config, const models::Family& family,
-                                 const std::string& base_model, bool reads_images = false,
-                                 bool has_tied_embeddings = false);
+// The adapter_config.json that parse_adapter_config reads as `config`. `base_model` says what the
+// adapter belongs to: the name or folder of a checkpoint, or "".
+std::string write_adapter_config(const models::LoraConfig& config, const AdapterBase& base,
+                                 const std::string& base_model);
 
 // The targets in the order of models::all_lora_targets, each once; only the set counts.
 std::vector<std::string> ordered_targets(std::span<const std::string> targets);

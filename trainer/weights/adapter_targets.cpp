@@ -19,6 +19,8 @@ using data::Pcre2Expression;
 using models::LoraConfig;
 using models::LoraModule;
 
+constexpr const char* kWeight = ".weight";
+
 // A regular expression out of an adapter_config.json.
 class NameExpression {
  public:
@@ -199,21 +201,49 @@ void require_no_patterns(const AdapterTargets& targets) {
                       "experts that have adapters by themselves have all the same");
 }
 
-// Throws where one is no parameter of experts.
+// peft's names of what may be among target_parameters, in a layer.
+std::vector<std::string> parameters_of(const std::string& module, const AdapterBase& base,
+                                       int layer) {
+  std::vector<std::string> names =
+      peft_modules(models::lora_module_name(layer, module), base.reads_images());
+  if (!models::is_expert_target(models::lora_target(module)))
+    for (std::string& name : names) name += kWeight;
+  return names;
+}
+
+// Whether it is the parameter of the module in some layer.
+bool is_parameter_of(const std::string& parameter, const std::string& module,
+                     const AdapterBase& base) {
+  const ModuleNames names{.list = {parameter}, .expression = {}};
+  const NameMatcher matcher("target_parameters", names);
+  for (int layer = 0; layer < base.layers; ++layer)
+    for (const std::string& name : parameters_of(module, base, layer))
+      if (matcher.matches(name)) return true;
+  return false;
+}
+
+// Throws where one is neither a parameter of experts nor a projection's weight.
 void require_parameters(const AdapterTargets& targets, const AdapterBase& base) {
-  const std::vector<std::string> modules = models::expert_modules(base.family->layer);
-  for (const std::string& parameter : targets.target_parameters) {
-    const ModuleNames names{.list = {parameter}, .expression = {}};
-    const NameMatcher matcher("target_parameters", names);
-    bool is_found = false;
-    for (int layer = 0; layer < base.layers; ++layer)
-      for (const std::string& module : modules)
-        is_found = is_found || matcher.matches(models::lora_module_name(layer, module));
-    if (!is_found)
-      throw DataError("target_parameters: found " + in_quotes(parameter) + ", expected " +
-                      (modules.empty() ? "none: this model has no experts"
-                                       : "those of experts: " + join(modules)));
-  }
+  const std::vector<std::string> modules = base.adaptable_modules();
+  for (const std::string& parameter : targets.target_parameters)
+    if (std::ranges::none_of(modules, [&](const std::string& module) {
+          return is_parameter_of(parameter, module, base);
+        })) {
+      const std::vector<std::string> of_experts = models::expert_modules(base.family->layer);
+      throw DataError(
+          "target_parameters: found " + in_quotes(parameter) + ", expected " +
+          (of_experts.empty() ? "" : "those of experts, " + join(of_experts) + ", or ") +
+          "weights of projections, such as " + base.linear_modules()[0] + kWeight);
+    }
+}
+
+// Whether adapters of all experts of a layer are one.
+bool targets_joint_experts(const AdapterTargets& targets, const AdapterBase& base) {
+  return std::ranges::any_of(targets.target_parameters, [&](const std::string& parameter) {
+    return std::ranges::any_of(
+        models::expert_modules(base.family->layer),
+        [&](const std::string& module) { return is_parameter_of(parameter, module, base); });
+  });
 }
 
 // Of a layer's experts: those of all that are among target_parameters, or, where each expert's are
@@ -244,6 +274,12 @@ std::vector<std::string> expert_targets(const AdapterTargets& targets, const Ada
 
 }  // namespace
 
+bool is_named_as_experts(std::string_view target, const models::ExpertTraits& experts) {
+  return experts.are_numbered() &&
+         (target == models::lora_target(experts.gate) ||
+          target == models::lora_target(experts.up) || target == models::lora_target(experts.down));
+}
+
 std::vector<std::string> peft_modules(std::string_view module, bool reads_images) {
   if (!reads_images) return {std::string(module)};
   constexpr std::string_view kModel = "model.";
@@ -268,6 +304,8 @@ void set_targets(const AdapterTargets& said, const AdapterBase& base, LoraConfig
   auto is_target = [&](const std::string& name) {
     return target.matches(name) && (targets.exclude_modules.empty() || !excluded.matches(name));
   };
+  const ModuleNames parameters{.list = targets.target_parameters, .expression = {}};
+  const NameMatcher is_parameter("target_parameters", parameters);
   // The name by which peft finds the module.
   auto found_as = [&](const std::string& module) -> std::optional<std::string> {
     for (const std::string& name : peft_modules(module, base.reads_images()))
@@ -276,7 +314,7 @@ void set_targets(const AdapterTargets& said, const AdapterBase& base, LoraConfig
   };
   // Of a model with images a list names modules of its tower too.
   for (const std::string& module : vision_modules(base))
-    if (is_target(module) || is_target("model." + module))
+    if (is_target(module) || is_target("model." + module) || is_parameter.matches(module + kWeight))
       throw DataError("target_modules: found " + module +
                       " among them, expected only modules of the language model; adapters of what "
                       "reads images are not supported");
@@ -289,6 +327,7 @@ void set_targets(const AdapterTargets& said, const AdapterBase& base, LoraConfig
                         join(known) + " of layers");
   config.modules.clear();
   config.per_expert = false;
+  const bool has_joint_experts = targets_joint_experts(targets, base);
   if (base.may_adapt_head() && is_anywhere && found_as(models::kHeadModule))
     config.modules[models::kHeadModule] = {
         .rank = ranks.value(models::kHeadModule, config.rank),
@@ -301,15 +340,21 @@ void set_targets(const AdapterTargets& said, const AdapterBase& base, LoraConfig
   };
   for (int layer = 0; layer < layers; ++layer) {
     const bool is_counted = filter.has(layer);
-    if (is_counted)
-      for (const std::string& linear : base.linear_modules())
-        if (const auto name = found_as(models::lora_module_name(layer, linear)))
-          add(layer, linear, *name);
+    for (const std::string& linear : base.linear_modules()) {
+      const std::string module = models::lora_module_name(layer, linear);
+      const std::vector<std::string> weights = parameters_of(linear, base, layer);
+      const auto weight = std::ranges::find_if(
+          weights, [&](const std::string& name) { return is_parameter.matches(name); });
+      if (weight != weights.end())  // of any layer
+        add(layer, linear, *weight);
+      else if (const auto name = is_counted ? found_as(module) : std::nullopt)
+        add(layer, linear, *name);
+    }
     const auto is_module = [&](const std::string& module) {
       return is_counted && found_as(module).has_value();
     };
     for (const std::string& module : expert_targets(targets, base, layer, is_module)) {
-      config.per_expert = targets.target_parameters.empty();
+      config.per_expert = !has_joint_experts;
       add(layer, module,
           peft_modules(models::lora_module_name(layer, module), base.reads_images())[0]);
     }

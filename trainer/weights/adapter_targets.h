@@ -27,7 +27,8 @@ struct ModuleNames {
 
 struct AdapterTargets {
   ModuleNames target_modules;  // the expression "all-linear" is a name for all linear modules
-  std::vector<std::string> target_parameters;  // of experts: whole names, or their ends after a dot
+  // Whole names, or their ends after a dot: of experts, or a projection's "q_proj.weight".
+  std::vector<std::string> target_parameters;
   ModuleNames exclude_modules;
   std::vector<int64_t> layers_to_transform;  // only with a list of targets; empty: all
   std::vector<std::string> layers_pattern;   // what stands before a layer's number; empty: any
@@ -43,6 +44,7 @@ struct AdapterTargets {
 struct AdapterBase {
   const models::Family* family = &models::kLlama;
   int layers = 0;
+  int64_t experts = 0;
   int tower_layers = 0;
   bool has_dense_layers = false;
   bool has_tied_embeddings = false;
@@ -61,6 +63,12 @@ struct AdapterBase {
     return models::lora_targets(family->layer, has_dense_layers);
   }
 };
+
+// Whether peft beside transformers 5, where numbered experts have become parameters of all, takes
+// every module of that name for theirs: "gate_proj" of Qwen 3 MoE, which a layer without experts
+// has too. There it finds the module by its weight among target_parameters alone, for which it
+// knows neither dropout nor magnitudes.
+bool is_named_as_experts(std::string_view target, const models::ExpertTraits& experts);
 
 // What peft calls a module of the text model ("model.layers.0.self_attn.q_proj"). With images it
 // depends on transformers' release: as it is from 4.52 on, and as it was before.

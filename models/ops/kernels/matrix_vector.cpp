@@ -9,7 +9,7 @@ namespace longshore::models {
 namespace {
 
 constexpr int64_t kRows = kProductRows;  // of W that share what is read of x
-constexpr int64_t kPart = kProductPart;  // elements of a row between prefetches of the next rows
+constexpr int64_t kPart = 256;           // elements of a row between prefetches of the next rows
 
 template <class T>
 LONGSHORE_INLINE void put(T* y, float sum, Into into) {
@@ -84,10 +84,6 @@ LONGSHORE_SIMD void rows_times_vector(int64_t begin, int64_t end, int64_t k, con
 
 LONGSHORE_SIMD void add_products(int64_t count, const float* rows, int64_t stride, const float* x,
                                  float* sums) {
-  add_part(0, count, rows, stride, x, sums);
-}
-LONGSHORE_SIMD void add_products(int64_t count, const bfloat16* rows, int64_t stride,
-                                 const bfloat16* x, float* sums) {
   add_part(0, count, rows, stride, x, sums);
 }
 

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 
-#include "base/bfloat16.h"
 #include "models/ops/kernels/matmul.h"
 
 namespace longshore::models {
@@ -16,10 +15,8 @@ void matrix_vector(int64_t n, int64_t k, Dtype dtype, const void* w, const void*
                    Into into);
 
 // For a matrix whose rows are made as they are used, by one thread: sums[r] += the product of x and
-// `count` elements, at most kProductPart, of row r, for kProductRows rows `stride` apart.
-inline constexpr int64_t kProductRows = 4, kProductPart = 256;
+// `count` elements of row r, for kProductRows rows `stride` apart.
+inline constexpr int64_t kProductRows = 4;
 void add_products(int64_t count, const float* rows, int64_t stride, const float* x, float* sums);
-void add_products(int64_t count, const bfloat16* rows, int64_t stride, const bfloat16* x,
-                  float* sums);
 
 }  // namespace longshore::models

@@ -3,18 +3,14 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
 
-#include <algorithm>
 #include <array>
-#include <cstring>
 
 #include "models/ir/infer.h"
 #include "models/ops/dequantize/dequantize.h"
 #include "models/ops/dequantize/dequantize_aten.h"
-#include "models/ops/dequantize/dequantize_cpu.h"
 #include "models/ops/kernels/aten_product.h"
 #include "models/ops/kernels/custom_kernel.h"
-#include "models/ops/kernels/matrix_vector.h"
-#include "models/ops/kernels/simd.h"
+#include "models/ops/quantized_linear/quantized_linear_cpu.h"
 #include "models/ops/quantized_linear/quantized_linear_kernels.h"
 
 namespace longshore::models {
@@ -42,52 +38,6 @@ Cost cost(const std::any& any, std::span<const Type> in, std::span<const Type> o
 }
 
 std::string print(const std::any& any) { return name(attrs_of(any).matrix.format); }
-
-// --- CPU
-
-template <class T>
-void rows_times_x(const DequantizeArguments& a, const T* x, int64_t first, int64_t last, T* y,
-                  Into into) {
-  const int64_t columns = a.matrix.columns;
-  T tile[kProductRows][kProductPart];
-  for (int64_t row = first; row < last; row += kProductRows) {
-    const int64_t rows = std::min(kProductRows, last - row);
-    std::array<float, kProductRows> sums{};
-    for (int64_t begin = 0; begin < columns; begin += kProductPart) {
-      const int64_t count = std::min(kProductPart, columns - begin);
-      for (int64_t r = 0; r < rows; ++r) {
-        const int64_t at = (row + r) * columns + begin;
-        dequantize_numbers(a, a.first, at, at + count, tile[r]);
-      }
-      add_products(count, tile[0], kProductPart, x + begin, sums.data());
-    }
-    for (int64_t r = 0; r < rows; ++r)
-      store(y[row + r], into == Into::add ? sums[static_cast<size_t>(r)] + load(y[row + r])
-                                          : sums[static_cast<size_t>(r)]);
-  }
-}
-
-void run_cpu(const KernelCall& call) {
-  const bool has_sum = call.in.size() == 3;
-  if (has_sum && call.in[2].data != call.out[0].data)
-    std::memcpy(call.out[0].data, call.in[2].data, static_cast<size_t>(call.out[0].type.bytes()));
-  const QuantizedLinearArguments of = quantized_linear_arguments(call);
-  const DequantizeArguments a{.dtype = of.dtype,
-                              .matrix = of.matrix,
-                              .matrices = 1,
-                              .bytes = call.in[1].type.bytes(),
-                              .first = of.view,
-                              .book = of.book,
-                              .is_transposed = false,
-                              .out = nullptr};
-  with_float_type(of.dtype, [&]<class T>(T) {
-    parallel_ranges(ceil_div(a.matrix.rows, kProductRows), [&](int64_t first, int64_t last) {
-      rows_times_x(a, static_cast<const T*>(of.x), first * kProductRows,
-                   std::min(last * kProductRows, a.matrix.rows), static_cast<T*>(of.y),
-                   has_sum ? Into::add : Into::overwrite);
-    });
-  });
-}
 
 // --- composition
 
@@ -137,7 +87,7 @@ const Op quantized_linear_op{
     .cost = cost,
     .print = print,
     .sum_input = 2,
-    .cpu = {run_cpu},
+    .cpu = {run_quantized_linear_cpu, quantized_linear_cpu_workspace},
     .cuda = {custom_kernel<launch_quantized_linear, quantized_linear_arguments>()},
     .cuda_composed = {run_composed, workspace_composed},
     .reference = {run_composed}};

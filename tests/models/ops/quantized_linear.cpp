@@ -17,7 +17,8 @@ OpCase quantized_linear_case(const QuantizedMatrix& m, bool has_sum) {
   const Stored stored{m};
   return {
       .name = named("quantized_linear", name(m.format), m.rows, m.columns, m.first_row,
-                    m.has_nested_scales ? "nested" : "", has_sum ? "sum" : ""),
+                    m.has_nested_scales ? "nested" : "",
+                    m.rounded_to == RoundedTo::float16 ? "float16" : "", has_sum ? "sum" : ""),
       .trace =
           [=](Dtype dtype) {
             const QuantizedWeight weight = weight_of(stored, dtype);
@@ -44,6 +45,13 @@ std::vector<OpCase> of_each_format(int64_t rows, int64_t columns, int64_t first_
     cases.push_back(quantized_linear_case(
         {.format = format, .rows = rows, .columns = columns, .first_row = first_row},
         format == int8 || format == nf4));
+  for (QuantizedFormat format : {int8, nf4})
+    cases.push_back(quantized_linear_case({.format = format,
+                                           .rows = rows,
+                                           .columns = columns,
+                                           .first_row = first_row,
+                                           .rounded_to = RoundedTo::float16},
+                                          false));
   cases.push_back(quantized_linear_case({.format = nf4,
                                          .rows = rows,
                                          .columns = columns,

@@ -314,7 +314,7 @@ TEST(AdapterConfig, TargetsAreFoundAsPeftFindsThem) {
       text += fmt::format("lm_head={}/{} ", head->rank, head->alpha);
     // What is written reads as the same.
     EXPECT_EQ(
-        parse_adapter_config(write_adapter_config(config, models::kLlama, ""), {.layers = 12}),
+        parse_adapter_config(write_adapter_config(config, {.layers = 12}, ""), {.layers = 12}),
         config)
         << text;
     return text;
@@ -364,7 +364,7 @@ TEST(AdapterConfig, ExpertsAreFoundAsPeftFindsThem) {
     json object = json::parse(golden_config());
     object.update(more);
     const LoraConfig config = parse_adapter_config(object.dump(), base);
-    const std::string written = write_adapter_config(config, *base.family, "");
+    const std::string written = write_adapter_config(config, base, "");
     EXPECT_EQ(parse_adapter_config(written, base), config) << written;
     return config;
   };
@@ -380,13 +380,50 @@ TEST(AdapterConfig, ExpertsAreFoundAsPeftFindsThem) {
   EXPECT_EQ(
       parsed({{"target_modules", json::array()}, {"target_parameters", {"down_proj"}}}).targets,
       std::vector<std::string>{"experts.down_proj"});
-  // Where some layers have an MLP in their place, that is a module of its own.
+  // Where some layers have an MLP in their place, that is a module of its own, which peft finds by
+  // its weight.
   base.has_dense_layers = true;
-  EXPECT_EQ(parsed({{"target_modules", all}}).targets,
-            (std::vector<std::string>{"q_proj", "gate_proj", "up_proj", "down_proj",
-                                      "experts.gate_up_proj", "experts.down_proj"}));
+  base.experts = 2;
+  auto written = [&](const LoraConfig& config) {
+    const json object = json::parse(write_adapter_config(config, base, ""));
+    return json{object["target_modules"], object.value("target_parameters", json())};
+  };
+  const std::vector<std::string> everything{
+      "q_proj", "gate_proj", "up_proj", "down_proj", "experts.gate_up_proj", "experts.down_proj"};
+  const LoraConfig dense_and_each = parsed({{"target_modules", all}});
+  EXPECT_EQ(dense_and_each.targets, everything);
+  EXPECT_TRUE(dense_and_each.per_expert);
+  EXPECT_EQ(written(dense_and_each),
+            (json{{"q_proj", "mlp.experts.0.gate_proj", "mlp.experts.1.gate_proj",
+                   "mlp.experts.0.up_proj", "mlp.experts.1.up_proj", "mlp.experts.0.down_proj",
+                   "mlp.experts.1.down_proj"},
+                  {"mlp.gate_proj.weight", "mlp.up_proj.weight", "mlp.down_proj.weight"}}));
+  const LoraConfig dense_and_joint =
+      parsed({{"target_modules", all}, {"target_parameters", parameters}});
+  EXPECT_EQ(dense_and_joint.targets, everything);
+  EXPECT_FALSE(dense_and_joint.per_expert);
+  EXPECT_EQ(written(dense_and_joint),
+            (json{q,
+                  {"mlp.gate_proj.weight", "mlp.up_proj.weight", "mlp.down_proj.weight",
+                   "experts.gate_up_proj", "experts.down_proj"}}));
   EXPECT_EQ(parsed({{"target_modules", {"gate_proj"}}, {"target_parameters", parameters}}).targets,
             (std::vector<std::string>{"gate_proj", "experts.gate_up_proj", "experts.down_proj"}));
+  // Experts alone.
+  const LoraConfig numbered =
+      parsed({{"target_modules",
+               {"q_proj", "experts.0.gate_proj", "experts.0.up_proj", "experts.0.down_proj",
+                "experts.1.gate_proj", "experts.1.up_proj", "experts.1.down_proj"}}});
+  EXPECT_EQ(numbered.targets, both);
+  EXPECT_TRUE(numbered.per_expert);
+  // Module by module, each by its weight.
+  const LoraConfig single = parsed({{"target_modules", q},
+                                    {"target_parameters", {"1.mlp.up_proj.weight"}},
+                                    {"rank_pattern", {{R"(up_proj\.weight)", 2}}}});
+  EXPECT_EQ(adapter_of(single, "model.layers.0.mlp.up_proj"), std::nullopt);
+  EXPECT_EQ(adapter_of(single, "model.layers.1.mlp.up_proj")->rank, 2);
+  EXPECT_EQ(written(single),
+            (json{{"model.layers.0.self_attn.q_proj", "model.layers.1.self_attn.q_proj"},
+                  json::array({"model.layers.1.mlp.up_proj.weight"})}));
   base.has_dense_layers = false;
   // Another rank of experts; those of one layer.
   const LoraConfig other = parsed({{"target_modules", q},
@@ -400,8 +437,9 @@ TEST(AdapterConfig, ExpertsAreFoundAsPeftFindsThem) {
         {json{{"target_modules", all}, {"rank_pattern", {{"q_proj", 2}}}},
          "rank_pattern: found some with each expert's modules among the targets, expected none"},
         {json{{"target_parameters", {"experts.gate_proj"}}},
-         "target_parameters: found \"experts.gate_proj\", expected those of experts: "
-         "mlp.experts.gate_up_proj, mlp.experts.down_proj"}})
+         "target_parameters: found \"experts.gate_proj\", expected those of experts, "
+         "mlp.experts.gate_up_proj, mlp.experts.down_proj, or weights of projections, such as "
+         "self_attn.q_proj.weight"}})
     EXPECT_THAT(refusal([&] { parsed(more); }), HasSubstr(words));
 }
 
@@ -411,7 +449,7 @@ TEST(AdapterConfig, RankStabilizedAdaptersHaveAnotherScale) {
   const LoraConfig config = parse_adapter_config(object.dump(), {.layers = 2});
   EXPECT_EQ(config.scale({.rank = 4, .alpha = 8}), 4);
   EXPECT_EQ(config.scale({.rank = 16, .alpha = 8}), 2);
-  EXPECT_EQ(parse_adapter_config(write_adapter_config(config, models::kLlama, ""), {.layers = 2}),
+  EXPECT_EQ(parse_adapter_config(write_adapter_config(config, {.layers = 2}, ""), {.layers = 2}),
             config);
 }
 
@@ -446,7 +484,7 @@ TEST(AdapterConfig, ManyTokensAreReadAsTheyAreWritten) {
   LoraConfig config{.rank = 4, .alpha = 8, .targets = {"q_proj"}};
   for (int64_t token = 0; token < 100'000; ++token)
     config.trained_tokens.push_back(models::kMaxVocabulary - 1 - token);
-  const std::string text = write_adapter_config(config, models::kLlama, "");
+  const std::string text = write_adapter_config(config, {.layers = 2}, "");
   EXPECT_EQ(parse_adapter_config(text, {.layers = 2}), config);
 }
 
