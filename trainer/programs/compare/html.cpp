@@ -181,7 +181,7 @@ std::string workload_html(const Comparison& comparison, const ComparisonReport& 
     html += paragraph("faint", "MFU is against " + comparison.peak.description) +
             times_html(comparison) + memory_html(comparison) + "<h3>All figures</h3>\n" +
             table_html(figures_table(comparison, report.price_per_device_hour));
-    for (const std::string& line : memory_notes(comparison)) html += paragraph("faint", line);
+    for (const std::string& line : notes(comparison)) html += paragraph("faint", line);
   }
   std::vector<std::string> not_measured = obstacles(comparison);
   if (!not_measured.empty()) html += "<h3>Not measured</h3>\n";

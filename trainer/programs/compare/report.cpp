@@ -80,9 +80,13 @@ const std::vector<Column>& columns() {
 }
 
 ordered_json measured_json(const Candidate& candidate, const Figures& f) {
-  ordered_json rounds = ordered_json::array(), losses = ordered_json::array();
+  ordered_json rounds = ordered_json::array(), losses = ordered_json::array(),
+               loads = ordered_json::array();
   for (const Turn& turn : candidate.turns) rounds.push_back(turn.seconds);
-  for (const StepResult& step : candidate.turns[0].steps) losses.push_back(step.loss);
+  for (const StepResult& step : candidate.turns[0].steps) {
+    losses.push_back(step.loss);
+    if (step.expert_load > 0) loads.push_back(step.expert_load);
+  }
   ordered_json measured{{"step_seconds", f.median_seconds},
                         {"p10_step_seconds", f.p10_seconds},
                         {"p90_step_seconds", f.p90_seconds},
@@ -98,6 +102,7 @@ ordered_json measured_json(const Candidate& candidate, const Figures& f) {
   measured["memory"] = json(f.memory);
   measured["used_device_bytes"] = f.used_device_bytes;
   measured["losses"] = losses;
+  if (!loads.empty()) measured["expert_loads"] = loads;
   measured["step_seconds_by_round"] = rounds;
   return measured;
 }
@@ -207,7 +212,20 @@ std::vector<std::string> choices(const Comparison& comparison) {
   return lines;
 }
 
-std::vector<std::string> memory_notes(const Comparison& comparison) {
+// Of the steps of all policies, which route alike. "" without experts.
+std::string expert_load_text(const Comparison& comparison) {
+  std::vector<double> loads;
+  for (const Candidate& candidate : comparison.candidates)
+    for (const Turn& turn : candidate.turns)
+      for (const StepResult& step : turn.steps)
+        if (step.expert_load > 0) loads.push_back(step.expert_load);
+  if (loads.empty()) return "";
+  const auto [least, most] = std::ranges::minmax(loads);
+  return fmt::format("expert load, of a step's busiest expert over the mean: {:.2f} to {:.2f}",
+                     least, most);
+}
+
+std::vector<std::string> notes(const Comparison& comparison) {
   std::vector<std::string> lines;
   for (const Candidate& candidate : comparison.candidates)
     for (MemoryKind kind : offload::kMemoryKinds) {
@@ -219,6 +237,8 @@ std::vector<std::string> memory_notes(const Comparison& comparison) {
                                     offload::name(kind), bytes_text(taken), bytes_text(planned)));
     }
   if (lines.empty()) lines = {"memory peaks are the planned ones to the byte"};
+  if (std::string load = expert_load_text(comparison); !load.empty())
+    lines.push_back(std::move(load));
   return lines;
 }
 
@@ -231,7 +251,7 @@ std::string text(const ComparisonReport& report) {
     if (is_measured(comparison)) {
       result += "MFU is against " + comparison.peak.description + "\n";
       result += text(figures_table(comparison, report.price_per_device_hour));
-      for (const std::string& line : memory_notes(comparison)) result += line + "\n";
+      for (const std::string& line : notes(comparison)) result += line + "\n";
       if (const Candidate& first = comparison.candidates[0]; first.turns.empty())
         result += "no gains: they are over " + first.policy + ", which did not run\n";
     }

@@ -35,8 +35,9 @@ Table gains_table(const ComparisonReport& report);
 std::vector<std::string> obstacles(const Comparison& comparison);
 // "auto chose: full, optimizer on the host", if `auto` is one of the policies.
 std::vector<std::string> choices(const Comparison& comparison);
-// The measured peaks that differ from the planned ones, or a line that none does.
-std::vector<std::string> memory_notes(const Comparison& comparison);
+// The measured peaks that differ from the planned ones, or a line that none does; and how evenly
+// tokens went to experts.
+std::vector<std::string> notes(const Comparison& comparison);
 
 // "+5.1 %", "-1.21 GiB"
 std::string percent_text(double part);

@@ -1,6 +1,7 @@
 // Comparisons of policies: turns, what they add up to, and what is said of them.
 #include "trainer/programs/compare/compare.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -204,7 +205,7 @@ TEST(Compare, MeasuresWhatWasPlanned) {
   EXPECT_EQ(differences(comparison), std::vector<std::string>{});
   EXPECT_EQ(comparison.tokens, 2 * 2 * 16);
   EXPECT_EQ(comparison.peak.flops_per_second, 2e12);
-  EXPECT_EQ(memory_notes(comparison).size(), 1u);
+  EXPECT_EQ(notes(comparison).size(), 1u);
   // The baseline needs the least but for what is offloaded.
   auto peak = [&](int i, MemoryKind kind) {
     return comparison.candidates[i].turns[0].memory[kind].peak_bytes;
@@ -373,6 +374,25 @@ TEST(Compare, GoesOnWithoutWhatCannotBeMeasured) {
   for (const std::string& said : {text(report), html(report)})
     for (const char* word : {"to the bit", "to the byte", "gain"})
       EXPECT_FALSE(contains(said, word)) << word;
+}
+
+TEST(Compare, ShowsHowEvenlyTokensGoToExperts) {
+  Comparison comparison = with_turns();
+  const ComparisonReport dense{.comparisons = {comparison}, .steps = 10};
+  EXPECT_FALSE(contains(text(dense), "expert load"));
+  EXPECT_FALSE(json(dense)["plans"][0]["measured"].contains("expert_loads"));
+  for (Candidate& candidate : comparison.candidates)
+    for (Turn& turn : candidate.turns)
+      for (size_t i = 0; i < turn.steps.size(); ++i)
+        turn.steps[i].expert_load = 1.25 + static_cast<double>(i);
+  const ComparisonReport report{.comparisons = {comparison}, .steps = 10};
+  const size_t steps = comparison.candidates[0].turns[0].steps.size();
+  const std::string line =
+      fmt::format("expert load, of a step's busiest expert over the mean: 1.25 to {:.2f}",
+                  0.25 + static_cast<double>(steps));
+  EXPECT_TRUE(contains(text(report), line)) << text(report);
+  EXPECT_TRUE(contains(html(report), "1.25 to "));
+  EXPECT_EQ(json(report)["plans"][0]["measured"]["expert_loads"].size(), steps);
 }
 
 TEST(Compare, JsonHasMeasuredBesidePlans) {

@@ -1,0 +1,67 @@
+// Any file of records, of the kind that its first byte says: refused with a DataError, or read to
+// its end, a table as objects of JSON.
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/json_tree.h"
+#include "data/text/open_records.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::array<std::string_view, 8> kEnds{".jsonl",    ".json",    ".csv",    ".tsv",
+                                                ".jsonl.gz", ".csv.zst", ".csv.gz", ".json.zst"};
+
+void require(bool condition) {
+  if (!condition) std::abort();
+}
+
+// In memory where there is such a file system.
+class Folder {
+ public:
+  Folder() {
+    const fs::path parent = fs::exists("/dev/shm") ? "/dev/shm" : fs::temp_directory_path();
+    std::string name = parent / "records-XXXXXX";
+    require(mkdtemp(name.data()) != nullptr);
+    path_ = name;
+  }
+  ~Folder() { fs::remove_all(path_); }
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (size == 0) return 0;
+  const std::string_view end = kEnds[data[0] % kEnds.size()];
+  static const Folder folder;
+  const fs::path path = folder.path() / ("a" + std::string(end));
+  std::ofstream(path, std::ios::binary)
+      .write(reinterpret_cast<const char*>(data + 1), static_cast<std::streamsize>(size - 1));
+  try {
+    const auto reader = longshore::data::open_records(path);
+    int64_t line = 0;
+    for (std::string record; reader->next(record);) {
+      require(reader->line_number() >= std::max<int64_t>(line, 1));
+      line = reader->line_number();
+      if (end.starts_with(".csv") || end == ".tsv")
+        require(longshore::json_tree(record).is_object());
+    }
+  } catch (const longshore::DataError& error) {
+    // What a message quotes of the file is printable.
+    require(std::string_view(error.what()).find('\n') == std::string_view::npos);
+  }
+  return 0;
+}
