@@ -23,6 +23,9 @@ namespace longshore::data {
 // <start_of_image>.
 inline const std::array<std::string, 4> kChatTemplates = {"llama2", "llama3", "gemma", "chatml"};
 
+// Whether it is one of kChatTemplates.
+bool is_built_in(std::string_view name);
+
 struct BuiltInTemplate {
   const char* source;
   std::vector<std::string> special_tokens;  // that it writes; the last ends the assistant's turn

@@ -47,6 +47,18 @@ std::string joined_text(const ordered_json& parts, size_t message, const std::st
   return text;
 }
 
+// Some templates fail on a call without content, others tell it by that. Whether there was one.
+bool fill_content_beside_calls(ordered_json& messages) {
+  bool is_filled = false;
+  for (auto& message : messages) {
+    if (!message.contains("tool_calls") || !message.value("content", ordered_json()).is_null())
+      continue;
+    message["content"] = "";
+    is_filled = true;
+  }
+  return is_filled;
+}
+
 // "<bos>" and the like, each once.
 std::vector<std::string> names_in_brackets(std::string_view source) {
   constexpr size_t kMostBytes = 64;
@@ -69,6 +81,7 @@ struct ChatTemplate::Parts {
   std::optional<JinjaTemplate> tool_jinja;
   std::vector<std::string> required;  // special tokens
   Content content = Content::either;
+  bool opens_when_asked = true;
 
   const JinjaTemplate& for_tools(bool has_tools) const {
     return has_tools && tool_jinja ? *tool_jinja : jinja;
@@ -95,6 +108,19 @@ struct ChatTemplate::Parts {
               .text;
       return text.find("quay") != text.npos && text.find("'type'") == text.npos &&
              text.find("\"type\"") == text.npos;
+    } catch (const DataError&) {
+      return false;
+    }
+  }
+
+  bool finds_whether_to_open() const {
+    auto written = [&](Ending ending) {
+      ordered_json messages = ordered_json::array();
+      messages.push_back({{"role", "user"}, {"content", "quay"}});
+      return jinja.render(variables_for(std::move(messages), nullptr, ending), variables.date).text;
+    };
+    try {
+      return written(Ending::complete) != written(Ending::assistant_opens);
     } catch (const DataError&) {
       return false;
     }
@@ -146,6 +172,7 @@ ChatTemplate ChatTemplate::named(std::string_view name) {
 ChatTemplate::ChatTemplate(std::shared_ptr<Parts> parts) {
   if (!parts->tool_source.empty()) parts->tool_jinja.emplace(parts->tool_source);
   parts->content = parts->content_that_it_writes();
+  parts->opens_when_asked = parts->finds_whether_to_open();
   parts_ = std::move(parts);
 }
 
@@ -164,9 +191,17 @@ JinjaText ChatTemplate::text(const Conversation& conversation, size_t messages,
   for (size_t i = 0; i < messages; ++i)
     readable.push_back(parts_->readable(conversation.messages[i], i));
   const JinjaTemplate& jinja = parts_->for_tools(!conversation.tools.is_null());
-  try {
-    return jinja.render(parts_->variables_for(std::move(readable), conversation.tools, ending),
+  auto render = [&] {
+    return jinja.render(parts_->variables_for(readable, conversation.tools, ending),
                         parts_->variables.date);
+  };
+  try {
+    try {
+      return render();
+    } catch (const DataError&) {
+      if (!fill_content_beside_calls(readable)) throw;
+      return render();
+    }
   } catch (const RaisedByTemplate& error) {
     throw DataError("the chat template " + name() +
                     " refuses the conversation: " + excerpt(error.what()));
@@ -178,6 +213,8 @@ JinjaText ChatTemplate::text(const Conversation& conversation, size_t messages,
         (lacks_date ? "; nearest: chat_template_date=YYYY-MM-DD, the day that it shows" : ""));
   }
 }
+
+bool ChatTemplate::opens_when_asked() const { return parts_->opens_when_asked; }
 
 bool ChatTemplate::has_generation(const Conversation& conversation) const {
   return parts_->for_tools(!conversation.tools.is_null()).has_generation();

@@ -45,6 +45,9 @@ class ChatTemplate {
   JinjaText text(const Conversation& conversation, size_t messages,
                  Ending ending = Ending::complete) const;
 
+  // Whether add_generation_prompt is seen to make a difference.
+  bool opens_when_asked() const;
+
   // Whether it says what the assistant writes of such a conversation, by {% generation %}.
   bool has_generation(const Conversation& conversation) const;
 

@@ -44,6 +44,10 @@ class MessageReader {
     if (!message.is_object())
       throw DataError(place_ + ": expected an object with role and content, found " +
                       kind_of(message));
+    constexpr size_t kMostKeys = 1000;  // each is compared with those before
+    if (message.size() > kMostKeys)
+      throw DataError(place_ + ": found " + std::to_string(message.size()) +
+                      " keys, expected at most " + std::to_string(kMostKeys));
     rename(message, "from", "role");
     rename(message, "value", "content");
     const std::string role = role_of(message);
@@ -57,7 +61,7 @@ class MessageReader {
       if (key == "role")
         result[key] = standard_role(role);
       else if (key == "content" && calls)
-        result["tool_calls"] = ordered_json::array({called(value)});
+        result.update({{"content", nullptr}, {"tool_calls", ordered_json::array({called(value)})}});
       else if (key == "content")
         result[key] = content(std::move(value), standard_role(role) == "tool", has_calls);
       else

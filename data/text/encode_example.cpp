@@ -273,8 +273,9 @@ struct Encoder {
   std::vector<Document> operator()(const ChatExample& example) const {
     if (!options.chat_template)
       throw DataError(
-          "found messages, expected a chat template to write them with: the tokenizer's folder has "
-          "none, so name one (chat_template, --chat-template): " +
+          "found messages, expected a chat template to write them with: none was asked for, or the "
+          "tokenizer's folder has none without a name, so name one (chat_template, "
+          "--chat-template): " +
           join(kChatTemplates) + ", or a .jinja file");
     if (!example.images.empty() && options.image_text->kind == ImageText::Kind::before_text)
       throw DataError(

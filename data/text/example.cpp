@@ -150,7 +150,9 @@ const LayoutColumns& layout_of(const Record& record) {
   });
   if (whole.size() > 1 || (whole.empty() && found.size() > 1))
     throw DataError("expected one of " + std::string(kForms) + "; found " + record.found() +
-                    "; nearest: train_data_columns, which names what to read");
+                    "; nearest: train_data_columns=" +
+                    join((whole.empty() ? found : whole).back()->names, ",") +
+                    ", which names what to read");
   if (whole.empty())
     for (const std::string& name : found.front()->names)
       if (!record.has(name))

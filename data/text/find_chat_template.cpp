@@ -117,7 +117,10 @@ ordered_json value_of(const std::string& text) {
 std::tm day(const std::string& text) {
   std::tm date{};
   const char* const end = strptime(text.c_str(), "%Y-%m-%d", &date);
-  if (text.size() != std::string_view("YYYY-MM-DD").size() || end == nullptr || *end != '\0')
+  std::tm day = date;
+  const bool is_there = timegm(&day) != -1 && day.tm_mday == date.tm_mday;
+  if (text.size() != std::string_view("YYYY-MM-DD").size() || end == nullptr || *end != '\0' ||
+      !is_there)
     throw ConfigError("chat_template_date: found " + in_quotes(text) +
                       ", expected a day, such as 2026-07-26");
   return date;
@@ -148,7 +151,9 @@ ChatTemplate make(const Source& source, const Source* tool_source, TemplateVaria
     return ChatTemplate(path_text(source.file), source.text, std::move(variables),
                         tool_source ? tool_source->text : "");
   } catch (const DataError& error) {
-    throw DataError(path_text(source.file) + ": " + error.what());
+    const bool is_json = source.file.extension() == ".json";
+    throw DataError(path_text(source.file) + ": " + (is_json ? "chat_template: " : "") +
+                    error.what());
   }
 }
 
@@ -179,7 +184,7 @@ std::optional<ChatTemplate> find_chat_template(const ChatTemplateChoice& choice,
                                                const fs::path& folder, const Tokenizer& tokenizer) {
   const std::string& name = choice.name;
   if (name == kNoTemplate) return std::nullopt;
-  if (std::ranges::find(kChatTemplates, name) != kChatTemplates.end()) {
+  if (is_built_in(name)) {
     if (!choice.kwargs.empty() || !choice.date.empty())
       throw ConfigError(
           std::string(choice.kwargs.empty()

@@ -24,7 +24,8 @@ struct LearntText {
 // special token, such as the end of the turn, if white space alone follows; of a turn without such
 // an end, up to the token that the next message begins with, as GLM's models end theirs. Where the
 // text that asks is not what the turn begins with, such as an open <think>, they are compared up to
-// where they part.
+// where they part; and where a template writes what comes before otherwise, the turn stands behind
+// the text that asks for it.
 //
 // Throws a DataError where the template does not allow the conversation, or one of those that it
 // begins with, and where that takes too much text.

@@ -131,7 +131,7 @@ TokenizeSummary tokenize_files(const Tokenizer& tokenizer, std::span<const fs::p
   encoder.finish();
   if (writer.document_count() == 0)
     throw DataError(inputs.empty() ? path_text(output) + ": no input files"
-                                   : path_text(inputs.front()) + ": found no text to tokenize" +
+                                   : path_text(inputs.front()) + ": found no text to learn" +
                                          (encoder.skipped_lines() == 0
                                               ? ""
                                               : ": all lines were skipped, the first since " +

@@ -74,7 +74,7 @@ void AddedTokens::split(std::string_view text, std::vector<TextPart>& parts) con
     token_end = std::max(token_begin, token.rstrip ? space_end : token_end);
     if (begin < token_begin) parts.push_back({text.substr(begin, token_begin - begin)});
     if (token_begin < token_end)
-      parts.push_back({text.substr(token_begin, token_end - token_begin), token.id});
+      parts.push_back({text.substr(token_begin, token_end - token_begin), token.id, token.special});
     begin = token_end;
   }
   if (begin < text.size()) parts.push_back({text.substr(begin)});

@@ -24,6 +24,7 @@ struct AddedToken {
 struct TextPart {
   std::string_view text;
   int32_t id = -1;  // -1 where it is no added token
+  bool special = false;
 };
 
 // Immutable: any number of threads may use it at a time.

@@ -275,6 +275,65 @@ TEST(LearntTexts, EndWithTheNextMessageWhereTurnsHaveNoEnd) {
   EXPECT_EQ(ChatTemplate("a test", source).end_of_turn(tokenizer), tokenizer.id_of("<|im_start|>"));
 }
 
+// As Mistral's have what the system says, at the question that is the last; then as generate asks.
+TEST(LearntTexts, StandBehindTheQuestionAsItIsAsked) {
+  const std::string source =
+      "{% for m in messages %}{% if m.role == 'user' %}<|im_start|>{% if loop.last %}Be kind. "
+      "{% endif %}{{ m.content }}<|im_end|>{% else %}{{ m.content }}<|endoftext|>{% endif %}"
+      "{% endfor %}";
+  EXPECT_THAT(learnt(source, conversation_of(kQuestions)),
+              ElementsAre("<|im_start|>Be kind. A<|im_end|>{b<|endoftext|>}",
+                          "<|im_start|>A<|im_end|>b<|endoftext|><|im_start|>Be kind. C<|im_end|>"
+                          "{d<|endoftext|>}"));
+  const std::string without =
+      "{% for m in messages %}{{ m.content if m.role == 'user' or loop.index0 % 2 else 'x' }}"
+      "{% endfor %}{{ 'asked' if add_generation_prompt else 'told' }}";
+  EXPECT_THAT(message_of<DataError>([&] {
+                learnt(
+                    "{% if add_generation_prompt %}Asked of old"
+                    "{% else %}Told{% endif %}" +
+                        without,
+                    conversation_of(kQuestions));
+              }),
+              HasSubstr("writes the conversation with it otherwise than up to there"));
+}
+
+TEST(LearntTexts, HaveNoOpeningOfATurnThatNobodyAskedFor) {
+  const std::string source =
+      "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>{% endfor %}"
+      "{{ '<|im_start|>assistant\n' }}";
+  const std::string first = "<|im_start|>user\nA<|im_end|><|im_start|>assistant\n{b<|im_end|>}",
+                    next = "<|im_start|>user\nC<|im_end|><|im_start|>assistant\n{d<|im_end|>}";
+  EXPECT_THAT(learnt(source, conversation_of(kQuestions)), ElementsAre(first + next));
+}
+
+// With an end by which a tool's answer begins, or another call of the assistant's.
+TEST(LearntTexts, EndCallsWhereTheToolAnswers) {
+  const std::string source =
+      "{% for m in messages %}{{ {'user': '<|im_start|>', 'assistant': '<|im_end|>', 'tool': "
+      "'<|endoftext|>'}[m.role] }}{{ m.content or 'call' }}{% endfor %}"
+      "{% if add_generation_prompt %}<|im_end|>{% endif %}";
+  Conversation conversation = conversation_of({{"user", "A"}, {"assistant", nullptr}});
+  conversation.messages[1]["tool_calls"] = nlohmann::ordered_json::array({1});
+  EXPECT_THAT(learnt(source, conversation),
+              ElementsAre("<|im_start|>A<|im_end|>{call<|endoftext|>}"));
+  conversation.messages.push_back({{"role", "tool"}, {"content", "1"}});
+  conversation.messages.push_back({{"role", "assistant"}, {"content", "b"}});
+  conversation.carries_loss = {0, 1, 0, 1};
+  EXPECT_THAT(learnt(source, conversation),
+              ElementsAre("<|im_start|>A<|im_end|>{call<|endoftext|>}1<|im_end|>{b<|im_start|>}"));
+}
+
+// OpenAI's null content beside a call, where a template wants a string, is an empty one.
+TEST(ChatTemplate, ReadsCallsWithoutContent) {
+  Conversation conversation = conversation_of({{"user", "A"}, {"assistant", nullptr}});
+  conversation.messages[1]["tool_calls"] = nlohmann::ordered_json::array({1});
+  const std::string strict = "{% for m in messages %}[{{ m.content.split('x')[0] }}]{% endfor %}",
+                    tells = "{% for m in messages %}[{{ m.content is none }}]{% endfor %}";
+  EXPECT_EQ(ChatTemplate("T", strict).text(conversation, 2).text, "[A][]");
+  EXPECT_EQ(ChatTemplate("T", tells).text(conversation, 2).text, "[False][True]");
+}
+
 TEST(LearntTexts, AreBounded) {
   Turns turns;
   for (int i = 0; i < 3000; ++i)

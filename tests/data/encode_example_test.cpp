@@ -222,9 +222,9 @@ TEST(EncodeExample, RefusesWhatNothingIsLearntFrom) {
   const Tokenizer gpt2(kGoldens + "bytelevel_bpe_gpt2/tokenizer.json");
   const ChatExample chat{conversation_of({{"user", "Hi"}, {"assistant", "Hello"}})};
   EXPECT_THAT(message_of<DataError>([&] { encode(chat, gpt2); }),
-              HasSubstr("found messages, expected a chat template to write them with: the "
-                        "tokenizer's folder has none, so name one (chat_template, "
-                        "--chat-template): llama2, llama3"));
+              HasSubstr("found messages, expected a chat template to write them with: none was "
+                        "asked for, or the tokenizer's folder has none without a name, so name one "
+                        "(chat_template, --chat-template): llama2, llama3"));
   const Tokenizer gemma(kGoldens + "gemma_bpe/tokenizer.json");
   EXPECT_THAT(message_of<DataError>([&] { encode(chat, gemma, by("chatml")); }),
               HasSubstr("which the tokenizer lacks"));

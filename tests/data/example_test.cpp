@@ -54,12 +54,13 @@ TEST(Example, ReadsWhatOthersCallMessages) {
       R"({"from": "function_call", "value": "{\"name\": \"f\", \"arguments\": {\"x\": 1}}"},)"
       R"({"from": "observation", "value": "2"}, {"from": "gpt", "value": "b", "weight": 0},)"
       R"({"from": "human", "value": "c"}, {"from": "gpt", "value": "d", "weight": 1}]})");
-  EXPECT_EQ(messages_of(chat),
-            R"([{"role":"system","content":"Be kind."},{"role":"user","content":"a"},)"
-            R"({"role":"assistant","tool_calls":[{"type":"function","function":{"name":"f",)"
-            R"("arguments":{"x":1}}}]},{"role":"tool","content":"2"},)"
-            R"({"role":"assistant","content":"b"},{"role":"user","content":"c"},)"
-            R"({"role":"assistant","content":"d"}])");
+  EXPECT_EQ(
+      messages_of(chat),
+      R"([{"role":"system","content":"Be kind."},{"role":"user","content":"a"},)"
+      R"({"role":"assistant","content":null,"tool_calls":[{"type":"function","function":{"name":"f",)"
+      R"("arguments":{"x":1}}}]},{"role":"tool","content":"2"},)"
+      R"({"role":"assistant","content":"b"},{"role":"user","content":"c"},)"
+      R"({"role":"assistant","content":"d"}])");
   EXPECT_THAT(chat.conversation.carries_loss, ElementsAre(0, 0, 1, 0, 0, 0, 1));
   EXPECT_EQ(chat.conversation.tools.dump(), R"([{"name":"f"}])");
   const ChatExample call = chat_of(
@@ -148,7 +149,8 @@ TEST(Example, SaysWhatItFoundAndExpected) {
       {R"({"prompt": "a", "compleiton": "b"})",
        R"(expected prompt and completion, found no "completion"; nearest: "compleiton")"},
       {R"({"completion": "b"})", R"(found no "prompt")"},
-      {R"({"text": "a", "messages": []})", "; found messages, text; nearest: train_data_columns"},
+      {R"({"text": "a", "messages": []})",
+       "; found messages, text; nearest: train_data_columns=messages"},
       {R"({"messages": {}})",
        "messages: expected a list of objects with role and content, found an object"},
       {R"({"messages": []})", "messages: found none of the assistant"},

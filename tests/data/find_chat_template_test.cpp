@@ -116,7 +116,8 @@ TEST_F(FindChatTemplate, RefusesWhatIsNone) {
   EXPECT_THAT(refusal({.name = "chatm"}), HasSubstr("nearest: chatml"));
   EXPECT_THAT(refusal({.kwargs = {"thinking"}}), HasSubstr("expected NAME=VALUE, such as enable_"));
   EXPECT_THAT(refusal({.kwargs = {"messages=1"}}), HasSubstr("which the conversation itself says"));
-  EXPECT_THAT(refusal({.date = "27.11.2026"}), HasSubstr("expected a day, such as 2026-07-26"));
+  for (const char* none : {"27.11.2026", "2026-02-30", "2026-11-31", "2026-1-1"})
+    EXPECT_THAT(refusal({.date = none}), HasSubstr("expected a day, such as 2026-07-26"));
   EXPECT_THAT(
       refusal({.name = "gemma", .kwargs = {"x=1"}}),
       HasSubstr("chat_template_kwargs: found x=1, of which the template gemma reads nothing"));

@@ -201,8 +201,8 @@ TEST_F(TokenizeFiles, NamesTheBadLineOrCountsIt) {
   EXPECT_THAT(message("{\n" + good), HasSubstr("a.jsonl:1: no valid JSON"));
   EXPECT_THAT(
       message("\n{\n{\n", true),
-      HasSubstr("a.jsonl: found no text to tokenize: all lines were skipped, the first since"));
-  EXPECT_THAT(message("\n \n"), HasSubstr("found no text to tokenize"));
+      HasSubstr("a.jsonl: found no text to learn: all lines were skipped, the first since"));
+  EXPECT_THAT(message("\n \n"), HasSubstr("found no text to learn"));
   const std::string long_line = good + "{\"text\": \"" + std::string(9 << 20, 'x') + "\"}\n";
   for (bool skip : {false, true})
     EXPECT_THAT(message(long_line + good, skip),

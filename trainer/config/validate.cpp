@@ -393,7 +393,8 @@ void check_files(const Config& config) {
   if (config.train_on != data::TrainOn::assistant && !has_examples) {
     refuse(config, "train_on", "assistant, or a file of examples, such as .jsonl, in dataset_path");
   }
-  if (config.train_data_columns.size() > 2) {
+  const std::vector<std::string>& columns = config.train_data_columns;
+  if (columns.size() > 2 || (columns.size() == 2 && columns[0] == columns[1])) {
     refuse(config, "train_data_columns", "one column, or two: of prompts and of completions");
   }
   if (!config.train_data_columns.empty() && !has_examples) {

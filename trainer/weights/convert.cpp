@@ -258,8 +258,9 @@ ModelFiles files_of_run(const RunWeights& trained) {
       !fs::is_directory(trained.tokenizer) || data::tokenizer_file(trained.tokenizer);
   if (has_tokenizer) {
     const data::Tokenizer tokenizer(trained.tokenizer, trained.add_tokens);
-    const auto chat_template =
-        data::find_chat_template(trained.chat_template, tokenizer.path().parent_path(), tokenizer);
+    const auto chat_template = data::find_chat_template(
+        trained.chat_template,
+        trained.templates.empty() ? tokenizer.path().parent_path() : trained.templates, tokenizer);
     add_text_files(tokenizer, chat_template, TextEnds::of_model, files);
   }
   return files;

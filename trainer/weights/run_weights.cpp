@@ -4,6 +4,7 @@
 #include "base/file_inside.h"
 #include "base/printable.h"
 #include "base/text.h"
+#include "data/text/built_in_templates.h"
 #include "trainer/config/config.h"
 #include "trainer/config/hf_config.h"
 #include "trainer/config/load_config.h"
@@ -44,14 +45,20 @@ RunWeights weights_of_run(const fs::path& run) {
   const Config config =
       with_added_tokens(load_config(run / kConfigFile, {}, default_configs_directory()));
   const fs::path model = part(run, kModelFolder), adapter = part(run, kAdapterFolder);
-  if (!model.empty())
+  if (!model.empty()) {
+    data::ChatTemplateChoice chat_template = chat_template_choice(config);
+    // The run has left it in its model's folder.
+    if (!data::is_built_in(chat_template.name) && chat_template.name != data::kNoTemplate)
+      chat_template.name = data::kAutoTemplate;
     return {.model = model,
             .adapter = adapter,
             .tokenizer = config.tokenizer_path.empty() ? model : config.tokenizer_path,
             .add_tokens = config.add_tokens,
-            .chat_template = chat_template_choice(config),
+            .chat_template = chat_template,
+            .templates = model,
             .images = images(config),
             .add_bos_eos = config.add_bos_eos};
+  }
   if (adapter.empty())
     throw DataError(path_text(run) +
                     ": found neither model/ nor adapter/, expected a run that has saved");

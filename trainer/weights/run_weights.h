@@ -15,12 +15,13 @@
 namespace longshore::trainer {
 
 struct RunWeights {
-  std::filesystem::path model;                  // Hugging Face's folder
-  std::filesystem::path adapter = {};           // peft's, of an adapter for the model; empty: none
-  std::filesystem::path tokenizer;              // a folder, or a file
-  std::vector<std::string> add_tokens = {};     // to that
-  AddedRows added_rows = {};                    // to the matrices of the folder's vocabulary
-  data::ChatTemplateChoice chat_template = {};  // of the tokenizer's folder
+  std::filesystem::path model;               // Hugging Face's folder
+  std::filesystem::path adapter = {};        // peft's, of an adapter for the model; empty: none
+  std::filesystem::path tokenizer;           // a folder, or a file
+  std::vector<std::string> add_tokens = {};  // to that
+  AddedRows added_rows = {};                 // to the matrices of the folder's vocabulary
+  data::ChatTemplateChoice chat_template = {};
+  std::filesystem::path templates = {};  // the folder of them; empty: the tokenizer's
   // Of a run with a RoPE of its own, of which the folder knows nothing.
   std::optional<models::DecoderConfig> turned_as = {};
   models::Images images = models::Images::needed;  // whether it reads them

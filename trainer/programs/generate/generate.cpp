@@ -121,16 +121,16 @@ std::optional<data::ChatTemplate> chat_template(const GenerateRequest& request,
                                                 const data::Tokenizer& tokenizer) {
   data::ChatTemplateChoice choice = from.chat_template;
   if (request.chat_template) choice = {.name = *request.chat_template};
-  const bool is_built_in =
-      std::ranges::find(data::kChatTemplates, choice.name) != data::kChatTemplates.end();
   if (!config.chat_template_kwargs.empty()) choice.kwargs = config.chat_template_kwargs;
   if (!config.chat_template_date.empty())
     choice.date = config.chat_template_date;
-  else if (request.run.empty() && !is_built_in)
+  else if (request.run.empty() && !data::is_built_in(choice.name))
     choice.date = today();
   std::optional<data::ChatTemplate> found;
   try {
-    found = data::find_chat_template(choice, tokenizer.path().parent_path(), tokenizer);
+    found = data::find_chat_template(
+        choice, from.templates.empty() ? tokenizer.path().parent_path() : from.templates,
+        tokenizer);
   } catch (const ConfigError& error) {
     throw ConfigError(std::string("--chat-template: ") + error.what());
   }

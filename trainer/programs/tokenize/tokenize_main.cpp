@@ -43,9 +43,11 @@ constexpr const char* kDescription =
 
   tokenize --tokenizer PATH --out F.tokens A.txt B.jsonl
       Writes the files' documents to one token file, which training reads. Those of .jsonl, .json,
-      .csv and .tsv are their records: {"text": ...}, {"prompt": ..., "completion": ...} or
-      {"messages": [...]}; those of another file are paragraphs, separated by blank lines. Each may
-      be packed (.gz, .zst). Messages are written as the chat template says; bos, where the tokenizer begins texts with one, and eos are put around others.
+      .csv and .tsv are their records: {"text": ...}, {"prompt": ..., "completion": ...},
+      {"messages": [...]}, {"instruction": ..., "output": ...} or {"question": ..., "answer": ...};
+      those of another file are paragraphs, separated by blank lines. Each may be packed (.gz, .zst).
+      Conversations are written as the chat template says; bos, where the tokenizer begins texts
+      with one, and eos are put around others.
       Pairs and messages may have images, as docs/data.md says, if the model reads them: that of
       --model, or of the tokenizer's folder where that has a config.json.
   tokenize --tokenizer PATH --stdin-json
@@ -181,6 +183,12 @@ void train(const Arguments& arguments) {
                   longshore::plural(static_cast<int64_t>(arguments.vocab_size), "token") + "\n");
 }
 
+void check_columns(const std::vector<std::string>& columns) {
+  if (columns.size() > 2 || (columns.size() == 2 && columns[0] == columns[1]))
+    throw longshore::ConfigError("--column: found " + longshore::join(columns) +
+                                 ", expected one column, or two: of prompts and of completions");
+}
+
 void run(const Arguments& arguments) {
   if (arguments.train) return train(arguments);
   if (arguments.tokenizer.empty())
@@ -200,6 +208,7 @@ void run(const Arguments& arguments) {
   }
   const longshore::StopSignal listening;
   auto options = arguments.options;
+  check_columns(options.columns);
   options.encode.image_text = image_text(arguments);
   options.encode.add_bos_eos =
       choice<AddBosEos>("--add-bos-eos", arguments.add_bos_eos, kAddBosEos);
@@ -249,6 +258,7 @@ int main(int argc, char** argv) {
   app.add_option("--chat-template-kwarg", arguments.chat_template.kwargs,
                  "NAME=VALUE that the template reads; may come again")
       ->expected(1)
+      ->allow_extra_args(false)
       ->take_all()
       ->needs(output);
   app.add_option("--chat-template-date", arguments.chat_template.date,
@@ -261,6 +271,7 @@ int main(int argc, char** argv) {
                  "a column of records to read: of a text or of messages; twice, of prompts and of "
                  "completions; by default those that are known by their names")
       ->expected(1)
+      ->allow_extra_args(false)
       ->take_all()
       ->needs(output);
   app.add_flag("--skip-bad-lines", arguments.options.skip_bad_lines,
