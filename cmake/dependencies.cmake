@@ -1,4 +1,4 @@
-# Debian's packages, and sentencepiece as scripts/setup builds it.
+# Debian's packages, sentencepiece as scripts/setup builds it, and where they are Arrow's libraries.
 
 # An environment of conda that is active has packages of the same names, beside what is on PATH.
 set(CMAKE_FIND_USE_SYSTEM_ENVIRONMENT_PATH OFF)
@@ -56,5 +56,15 @@ target_link_libraries(longshore_sentencepiece INTERFACE
   "${LONGSHORE_SENTENCEPIECE_DIR}/lib/libsentencepiece.a" Threads::Threads)
 target_link_options(longshore_sentencepiece INTERFACE
   "LINKER:--exclude-libs,libsentencepiece_train.a:libsentencepiece.a")
+
+# longshore_arrow: Arrow's libraries out of the pyarrow wheel, where scripts/setup --parquet has put
+# it. What is looked for with GLOB is looked for again by every build.
+file(GLOB LONGSHORE_ARROW CONFIGURE_DEPENDS "${LONGSHORE_ARROW_DIR}/libparquet.so.2600")
+if(LONGSHORE_ARROW)
+  add_library(longshore_arrow INTERFACE)
+  target_include_directories(longshore_arrow SYSTEM INTERFACE "${LONGSHORE_ARROW_DIR}/include")
+  target_link_libraries(longshore_arrow INTERFACE
+    "${LONGSHORE_ARROW_DIR}/libparquet.so.2600" "${LONGSHORE_ARROW_DIR}/libarrow.so.2600")
+endif()
 
 unset(CMAKE_FIND_USE_SYSTEM_ENVIRONMENT_PATH)

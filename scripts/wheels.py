@@ -6,6 +6,7 @@ verifies; files are unpacked under temporary names and renamed, and a stamp is w
 interrupted call can simply be repeated.
 
 usage: wheels.py cpu|cuda-build|cuda-run     cuda-build: to compile and link, cuda-run: also to run
+       wheels.py parquet                     Arrow's libraries, which read Parquet and Arrow files
        wheels.py sentencepiece FOLDER        its source archive, into FOLDER
 """
 
@@ -112,6 +113,13 @@ TABLE = [
           LIBRARIES, "libnvrtc.so.13"),
 ]
 
+# Of no level: for those who ask.
+PYARROW = Wheel("pyarrow", "26.0.1",
+                "39cb0f2418282c24bea6ceda77b03e5a8f0a5766b63a8bf194d4e2a2c423548c",
+                ["pyarrow/include/*", "pyarrow/libarrow.so.2600", "pyarrow/libparquet.so.2600",
+                 "pyarrow-*.dist-info/licenses/*"],
+                "libparquet.so.2600", "parquet")
+
 SENTENCEPIECE = ("sentencepiece", "0.2.1",
                  "8138cec27c2f2282f4a34d9a016e3374cd40e5c6e9cb335063db66a0a3b71fad")
 
@@ -193,15 +201,14 @@ def unpack(archive, takes):
         temporary.rename(target)
 
 
-def fetch_wheels(level):
-    needed = [wheel for wheel in TABLE if is_needed(wheel, level)]
+def fetch_wheels(needed):
     for first in needed:
         same = [wheel for wheel in needed if wheel.sha256 == first.sha256]
         if same[0] is not first:
             continue  # came with the first
         options = ["--only-binary=:all:"]
         # Any one serves: nothing of them that depends on Python is used.
-        if first.name in ("torch", "nvidia-cudnn-frontend"):
+        if first.name in ("torch", "nvidia-cudnn-frontend", "pyarrow"):
             options += ["--python-version=3.11", "--implementation=cp", "--abi=cp311",
                         "--platform=manylinux_2_28_x86_64"]
         say(f"{first.name} {first.version} from PyPI")
@@ -210,7 +217,7 @@ def fetch_wheels(level):
                                 options)
             # Those of another version lose what they have in common with this one.
             for stamp in (WHEELS / ".stamps").glob(f"{first.name}-[0-9]*"):
-                if stamp not in map(stamp_of, TABLE):
+                if stamp not in map(stamp_of, [*TABLE, PYARROW]):
                     stamp.unlink()
             with zipfile.ZipFile(path) as archive:
                 for wheel in same:
@@ -234,7 +241,9 @@ def fetch_sentencepiece(folder):
 def main():
     DEPS.mkdir(exist_ok=True)
     if len(sys.argv) == 2 and sys.argv[1] in LEVELS:
-        fetch_wheels(sys.argv[1])
+        fetch_wheels([wheel for wheel in TABLE if is_needed(wheel, sys.argv[1])])
+    elif sys.argv[1:] == ["parquet"]:
+        fetch_wheels([] if stamp_of(PYARROW).exists() else [PYARROW])
     elif len(sys.argv) == 3 and sys.argv[1] == "sentencepiece":
         fetch_sentencepiece(pathlib.Path(sys.argv[2]))
     else:

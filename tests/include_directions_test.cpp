@@ -26,6 +26,7 @@ const std::vector<std::string> kRooms = {
     "data/tokenizers",
     "data/rows",
     "data/text",
+    "data/tables",
     "data/safetensors",
     "models/ir",
     "models/ops/kernels",

@@ -24,18 +24,6 @@ std::string shell_word(const std::string& text) {
   return word + "'";
 }
 
-std::string python(const std::string& program, const fs::path& from, const fs::path& to) {
-  return "python3 -c '" + program + "' " + shell_word(from.string()) + " " +
-         shell_word(to.string());
-}
-
-std::string by_pandas(const std::string& read, const fs::path& from, const fs::path& to) {
-  return python("import sys, " + read +
-                    ".to_json(open(sys.argv[2], \"x\"), orient=\"records\", lines=True, "
-                    "force_ascii=False)",
-                from, to);
-}
-
 // Commands that take any ending, and leave what is there already as it is.
 std::string unpacked(const char* program, const fs::path& from) {
   fs::path to = from;
@@ -52,15 +40,6 @@ std::string conversion_command(const fs::path& path) {
     return conversion_command("FILE" + printable(path.extension().string()));
   std::string format = path.extension().string();
   std::ranges::transform(format, format.begin(), [](unsigned char c) { return std::tolower(c); });
-  fs::path jsonl = path;
-  jsonl.replace_extension(".jsonl");
-  if (format == ".parquet")
-    return by_pandas("pandas; pandas.read_parquet(sys.argv[1])", path, jsonl);
-  if (format == ".arrow")
-    return by_pandas(
-        "pyarrow as pa; (pa.ipc.open_file if open(sys.argv[1], \"rb\").read(6) == b\"ARROW1\" else "
-        "pa.ipc.open_stream)(sys.argv[1]).read_pandas()",
-        path, jsonl);
   if (format == ".gz") return unpacked("gzip", path);
   if (format == ".zst") return unpacked("zstd", path);
   if (format == ".xz") return unpacked("xz", path);

@@ -1,5 +1,4 @@
-// conversion_command() gives the shell command that makes text for training of a file in another
-// format.
+// conversion_command() gives the shell command that unpacks a file which is not read as it is.
 #pragma once
 
 #include <filesystem>
@@ -7,9 +6,8 @@
 
 namespace longshore::data {
 
-// The command that makes a .jsonl, or what a compressed file holds, of a file whose name says that
-// it has another format than text_format() knows; "" for other names. Those for Parquet and Arrow
-// need pandas and pyarrow.
+// The command that makes a file of what a compressed one holds, by its name, where text_format()
+// does not know that; "" for other names.
 std::string conversion_command(const std::filesystem::path& path);
 
 }  // namespace longshore::data

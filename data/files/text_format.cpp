@@ -33,6 +33,9 @@ std::optional<TextFormat> text_format(const std::filesystem::path& path) {
                                      {".csv", TextFormat::csv},
                                      {".tsv", TextFormat::tsv}})
     if (ending == name) return format;
+  if (is_packed) return std::nullopt;
+  if (ending == ".parquet") return TextFormat::parquet;
+  if (ending == ".arrow") return TextFormat::arrow;
   return std::nullopt;
 }
 

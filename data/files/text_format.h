@@ -1,4 +1,4 @@
-// text_format() says by the name of a text file what it holds, and compression_of() how it is
+// text_format() says by the name of a file of texts what it holds, and compression_of() how it is
 // packed.
 #pragma once
 
@@ -17,7 +17,9 @@ enum class TextFormat {
   json_lines,  // .jsonl, .ndjson, .jsonlines: an object a line
   json,        // .json: a list of objects, or an object a line
   csv,         // .csv: columns by the names in the first row
-  tsv          // .tsv: with tabs between them
+  tsv,         // .tsv: with tabs between them
+  parquet,     // .parquet, which is never packed again
+  arrow        // .arrow, neither: of Arrow's file or stream format
 };
 
 // By the ending, in any case, before .gz or .zst where it has one; nothing for other names.

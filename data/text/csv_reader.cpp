@@ -33,10 +33,12 @@ bool CsvReader::next(std::string& record) {
          std::to_string(columns_.size()) + ", one for each column");
   fields.resize(columns_.size());
   nlohmann::ordered_json object = nlohmann::ordered_json::object();
+  auto& values = object.get_ref<nlohmann::ordered_json::object_t&>();
   for (size_t i = 0; i < fields.size(); ++i) {
     if (const std::string fault = utf8_fault(fields[i]); !fault.empty()) fail(fault);
-    auto& value = object[columns_[i]];
-    if (!fields[i].empty()) value = fields[i];
+    // By the object itself each would be compared with all before.
+    values.emplace_back(columns_[i], fields[i].empty() ? nlohmann::ordered_json()
+                                                       : nlohmann::ordered_json(fields[i]));
   }
   record = object.dump();
   return true;

@@ -336,4 +336,10 @@ ReadExample read_example(std::string_view text, const ExampleOptions& options) {
   return {form_of(layout.names), takes_template, std::move(example)};
 }
 
+std::vector<std::string> columns_read(const ExampleOptions& options) {
+  std::vector<std::string> columns = known_columns();
+  columns.insert(columns.end(), options.columns.begin(), options.columns.end());
+  return columns;
+}
+
 }  // namespace longshore::data

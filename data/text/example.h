@@ -66,4 +66,7 @@ struct ReadExample {
 // something is to be trained on.
 ReadExample read_example(std::string_view record, const ExampleOptions& options = {});
 
+// The columns whose values read_example() looks at.
+std::vector<std::string> columns_read(const ExampleOptions& options = {});
+
 }  // namespace longshore::data

@@ -6,6 +6,7 @@
 #include "data/text/csv_reader.h"
 #include "data/text/json_list_reader.h"
 #include "data/text/line_reader.h"
+#include "data/text/open_table_file.h"
 
 namespace longshore::data {
 namespace {
@@ -27,8 +28,10 @@ class JsonLineReader final : public RecordReader {
 
 }  // namespace
 
-std::unique_ptr<RecordReader> open_records(const std::filesystem::path& path) {
-  switch (text_format(path).value_or(TextFormat::paragraphs)) {
+std::unique_ptr<RecordReader> open_records(const std::filesystem::path& path,
+                                           const std::optional<std::vector<std::string>>& columns) {
+  const TextFormat format = text_format(path).value_or(TextFormat::paragraphs);
+  switch (format) {
     case TextFormat::json_lines:
       return std::make_unique<JsonLineReader>(path);
     case TextFormat::json:
@@ -38,6 +41,9 @@ std::unique_ptr<RecordReader> open_records(const std::filesystem::path& path) {
       return std::make_unique<CsvReader>(path, ',');
     case TextFormat::tsv:
       return std::make_unique<CsvReader>(path, '\t');
+    case TextFormat::parquet:
+    case TextFormat::arrow:
+      return open_table_file(path, format, columns);
     case TextFormat::paragraphs:
       break;
   }

@@ -25,7 +25,8 @@ void refuse_other_formats(const std::filesystem::path& path) {
   if (const std::string command = conversion_command(path); !command.empty())
     throw DataError(
         path_text(path) + ": found a " + printable(path.extension().string()) +
-        " file, expected plain text (.txt), or examples (.jsonl, .json, .csv, .tsv); nearest: " +
+        " file, expected plain text (.txt), or examples (.jsonl, .json, .csv, .tsv, .parquet, "
+        ".arrow); nearest: " +
         command);
 }
 
@@ -36,10 +37,11 @@ ExampleOptions example_options(const TokenizeOptions& options) {
 }  // namespace
 
 FirstExample first_example(const std::filesystem::path& path, const TokenizeOptions& options) {
-  const std::unique_ptr<RecordReader> reader = open_records(path);
+  const ExampleOptions how = example_options(options);
+  const std::unique_ptr<RecordReader> reader = open_records(path, columns_read(how));
   for (std::string record; reader->next(record);) {
     try {
-      const ReadExample first = read_example(record, example_options(options));
+      const ReadExample first = read_example(record, how);
       return {.form = first.form,
               .is_text = std::holds_alternative<TextExample>(first.example),
               .takes_template = first.takes_template,
@@ -95,7 +97,8 @@ void TextInput::read(const std::function<void(EncodeChunk)>& hand_over) const {
     if (chunk_bytes >= kChunkBytes || (is_slow && has_records(path_))) finish_chunk();
   };
   if (has_records(path_)) {
-    const std::unique_ptr<RecordReader> reader = open_records(path_);
+    const std::unique_ptr<RecordReader> reader =
+        open_records(path_, columns_read(example_options(options_)));
     for (std::string record; reader->next(record);) add({std::move(record), reader->line_number()});
   } else {
     DocumentReader reader(path_);

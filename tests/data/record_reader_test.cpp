@@ -17,6 +17,7 @@
 namespace longshore::data {
 namespace {
 
+using testing::AnyOf;
 using testing::HasSubstr;
 using testing::MatchesRegex;
 using Json = nlohmann::ordered_json;
@@ -86,6 +87,16 @@ std::vector<Json> some_objects() {
                        {"a \"name\", long", text()}});
   }
   return objects;
+}
+
+// Which a build has or has not: table_reader_test has more of them.
+TEST(RecordReader, TablesOfColumnsTakeWhatReadsThem) {
+  TemporaryFolder folder;
+  for (const char* name : {"a.parquet", "a.arrow"})
+    EXPECT_THAT(refusal(folder.write(name, "none")),
+                AnyOf(HasSubstr(name + std::string(": is damaged, or not ")),
+                      HasSubstr("file, which this build has no libraries for; nearest: "
+                                "scripts/setup --parquet, and build again")));
 }
 
 TEST(RecordReader, AllFormatsHaveTheSameRecords) {

@@ -110,13 +110,13 @@ TEST_F(TokenizeFiles, SaysOnceThatTextsWriteBosOrEos) {
 }
 
 TEST_F(TokenizeFiles, RefusesOtherFormatsByName) {
-  for (const char* name : {"chat.arrow", "chat.jsonl.xz", "chat.parquet", "chat.zip"}) {
+  for (const char* name : {"chat.arrow.zst", "chat.jsonl.xz", "chat.parquet.gz", "chat.zip"}) {
     const std::filesystem::path file = folder_.write(name, "[{\"text\": \"Hello\"}]\n");
     const std::string message = message_of<DataError>(
         [&] { tokenize_files(tokenizer_, {{file}}, folder_ / "out.tokens"); });
     EXPECT_EQ(message, file.string() + ": found a " + file.extension().string() +
                            " file, expected plain text (.txt), or examples (.jsonl, .json, .csv, " +
-                           ".tsv); nearest: " + conversion_command(file));
+                           ".tsv, .parquet, .arrow); nearest: " + conversion_command(file));
     EXPECT_FALSE(std::filesystem::exists(folder_ / "out.tokens"));
   }
 }

@@ -43,7 +43,20 @@ bool has_any_word(const std::string& name) {
   return std::ranges::any_of(kSplits, [&](const auto& words) { return has_word(name, words); });
 }
 
-bool is_data(const fs::path& path) { return data::is_text(path) || path.extension() == ".tokens"; }
+// What datasets' save_to_disk() writes beside the data, and what it caches there.
+bool is_beside_data(const fs::path& path) {
+  constexpr const char* kInfo = "dataset_info.json";
+  const std::string name = path.filename().string();
+  if (name == kInfo || name == "dataset_dict.json" || name == "dataset_infos.json") return true;
+  const bool may_be =
+      name == "state.json" || (name.starts_with("cache-") && name.ends_with(".arrow"));
+  std::error_code error;
+  return may_be && fs::exists(path.parent_path() / kInfo, error);
+}
+
+bool is_data(const fs::path& path) {
+  return (data::is_text(path) && !is_beside_data(path)) || path.extension() == ".tokens";
+}
 
 std::vector<fs::path> matches(const fs::path& pattern) {
   glob_t found = {};

@@ -56,11 +56,12 @@ void check_data(const Config& config, const std::string& key, const fs::path& en
   for (const fs::path& path : paths) check(config, key, path, Kind::file, problems);
   if (!paths.empty()) return;
   std::error_code error;
-  problems.add(location(config, key) + ": found " + path_text(entry) +
-               (fs::is_directory(entry, error)
-                    ? ", a folder without files of " + in_quotes(split) +
-                          ", expected some of .jsonl, .json, .csv, .tsv, .txt or .tokens"
-                    : ", which matches no file, expected a pattern that does"));
+  problems.add(
+      location(config, key) + ": found " + path_text(entry) +
+      (fs::is_directory(entry, error)
+           ? ", a folder without files of " + in_quotes(split) +
+                 ", expected some of .jsonl, .json, .csv, .tsv, .parquet, .arrow, .txt or .tokens"
+           : ", which matches no file, expected a pattern that does"));
 }
 
 bool may_resume(const Config& config) {

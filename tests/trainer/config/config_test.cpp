@@ -746,7 +746,7 @@ TEST_F(ConfigTest, InputsMustBeThere) {
             "file; nearest: data/stories.txt");
   EXPECT_EQ(missing({tokens, "dataset_path=" + kWeights}),
             "command line dataset_path: found weights, a folder without files of \"train\", "
-            "expected some of .jsonl, .json, .csv, .tsv, .txt or .tokens");
+            "expected some of .jsonl, .json, .csv, .tsv, .parquet, .arrow, .txt or .tokens");
   EXPECT_EQ(missing({"eval_dataset_path=" + data + "x/y.tokens"}),
             "command line eval_dataset_path: found data/x/y.tokens, which is not there, expected a "
             "file");

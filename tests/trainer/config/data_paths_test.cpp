@@ -59,6 +59,21 @@ TEST_F(DataPaths, FoldersHaveSplitsByTheirNames) {
   EXPECT_THAT(found("", "train_sft"), IsEmpty());
 }
 
+TEST_F(DataPaths, FoldersMayBeSavedByDatasets) {
+  write({"dataset_dict.json", "train/data-00000-of-00002.arrow", "train/data-00001-of-00002.arrow",
+         "train/dataset_info.json", "train/state.json", "train/cache-1f.arrow",
+         "test/data-00000-of-00001.arrow", "test/dataset_info.json", "test/state.json"});
+  EXPECT_THAT(found("", "train"),
+              ElementsAre("train/data-00000-of-00002.arrow", "train/data-00001-of-00002.arrow"));
+  EXPECT_THAT(found("", "test"), ElementsAre("test/data-00000-of-00001.arrow"));
+  EXPECT_THAT(found("test", "train"), ElementsAre("test/data-00000-of-00001.arrow"));
+  // Elsewhere the names are anybody's.
+  write({"other/state.json", "other/cache-1.arrow", "other/train-00000-of-00001.parquet"});
+  EXPECT_THAT(found("other", "state"), ElementsAre("other/state.json"));
+  EXPECT_THAT(found("other", "cache"), ElementsAre("other/cache-1.arrow"));
+  EXPECT_THAT(found("other", "train"), ElementsAre("other/train-00000-of-00001.parquet"));
+}
+
 TEST_F(DataPaths, WithoutSplitsAllIsToTrainOn) {
   write({"a.txt", "b/c.tokens", "b/d.pdf"});
   EXPECT_THAT(found("", "train"), ElementsAre("a.txt", "b/c.tokens"));

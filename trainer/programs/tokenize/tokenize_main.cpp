@@ -43,11 +43,11 @@ constexpr const char* kDescription =
 
   tokenize --tokenizer PATH --out F.tokens A.txt B.jsonl
       Writes the files' documents to one token file, which training reads. Those of .jsonl, .json,
-      .csv and .tsv are their records: {"text": ...}, {"prompt": ..., "completion": ...},
-      {"messages": [...]}, {"instruction": ..., "output": ...} or {"question": ..., "answer": ...};
-      those of another file are paragraphs, separated by blank lines. Each may be packed (.gz, .zst).
-      Conversations are written as the chat template says; bos, where the tokenizer begins texts
-      with one, and eos are put around others.
+      .csv, .tsv, .parquet and .arrow are their records: {"text": ...}, {"prompt": ...,
+      "completion": ...}, {"messages": [...]}, {"instruction": ..., "output": ...} or
+      {"question": ..., "answer": ...}; those of another file are paragraphs, separated by blank
+      lines. Texts may be packed (.gz, .zst). Conversations are written as the chat template says;
+      bos, where the tokenizer begins texts with one, and eos are put around others.
       Pairs and messages may have images, as docs/data.md says, if the model reads them: that of
       --model, or of the tokenizer's folder where that has a config.json.
   tokenize --tokenizer PATH --stdin-json

@@ -31,7 +31,7 @@ void TrainingTexts::open(const std::filesystem::path& path) {
   records_.reset();
   paragraphs_.reset();
   if (data::has_records(path))
-    records_ = data::open_records(path);
+    records_ = data::open_records(path, data::columns_read());
   else
     paragraphs_ = std::make_unique<data::DocumentReader>(path);
 }
