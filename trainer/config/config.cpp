@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "data/files/text_format.h"
+#include "data/text/built_in_templates.h"
 #include "trainer/config/data_paths.h"
 
 namespace longshore::trainer {
@@ -40,12 +41,27 @@ bool samples(const Config& config) {
   return config.dataset_type != DatasetType::synthetic && config.sample_tokens > 0;
 }
 
+namespace {
+
+// What a chat template may write around a prompt, or bos and the like around one that is none's.
+int64_t most_tokens_around_prompt(const Config& config) {
+  constexpr int64_t kText = 2, kBuiltIn = 64, kOfFolder = 1024;  // with a system's turn of its own
+  const std::vector<std::filesystem::path> paths = data_files(config);
+  const bool may_have_messages = config.dataset_type == DatasetType::documents &&
+                                 std::ranges::any_of(paths, [](const std::filesystem::path& path) {
+                                   return data::has_records(path) || !data::is_text(path);
+                                 });
+  if (config.chat_template == data::kNoTemplate || !may_have_messages) return kText;
+  const bool is_built_in =
+      std::ranges::find(data::kChatTemplates, config.chat_template) != data::kChatTemplates.end();
+  return is_built_in ? kBuiltIn : kOfFolder;
+}
+
+}  // namespace
+
 // A token for each of the prompt's bytes, which is more than it has, and what stands around it.
 int64_t sample_capacity(const Config& config) {
-  // Templates may have a system's turn of their own.
-  constexpr int64_t kMaxTokensOfTemplate = 1024;
-  const int64_t prompt = std::ssize(config.sample_prompt) +
-                         (config.chat_template == data::kNoTemplate ? 2 : kMaxTokensOfTemplate);
+  const int64_t prompt = std::ssize(config.sample_prompt) + most_tokens_around_prompt(config);
   return std::min(config.max_target_length, prompt + config.sample_tokens);
 }
 
