@@ -2,7 +2,6 @@
 // set its environment.
 #include "data/text/built_in_templates.h"
 
-#include <algorithm>
 #include <array>
 
 #include "base/error.h"
@@ -76,10 +75,6 @@ constexpr const char* kChatml = R"({%- for message in messages -%}
 )";
 
 }  // namespace
-
-bool is_built_in(std::string_view name) {
-  return std::ranges::find(kChatTemplates, name) != kChatTemplates.end();
-}
 
 const BuiltInTemplate& built_in_template(std::string_view name) {
   // In the order of kChatTemplates.

@@ -1,6 +1,7 @@
 // The chat templates that have names here, as Jinja.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <string_view>
@@ -23,8 +24,9 @@ namespace longshore::data {
 // <start_of_image>.
 inline const std::array<std::string, 4> kChatTemplates = {"llama2", "llama3", "gemma", "chatml"};
 
-// Whether it is one of kChatTemplates.
-bool is_built_in(std::string_view name);
+inline bool is_built_in(std::string_view name) {
+  return std::ranges::find(kChatTemplates, name) != kChatTemplates.end();
+}
 
 struct BuiltInTemplate {
   const char* source;

@@ -31,22 +31,6 @@ void name_reasoning(ordered_json& message) {
     }
 }
 
-bool is_list(const ordered_json& message) {
-  const auto content = message.find("content");
-  return content != message.end() && content->is_array();
-}
-
-std::string joined_text(const ordered_json& parts, size_t message, const std::string& name) {
-  std::string text;
-  for (const auto& part : parts) {
-    if (part["type"] != "text")
-      throw DataError("message " + std::to_string(message) +
-                      ": found an image, for which the chat template " + name + " writes no place");
-    text += part["text"].get_ref<const std::string&>();
-  }
-  return text;
-}
-
 // Some templates fail on a call without content, others tell it by that. Whether there was one.
 bool fill_content_beside_calls(ordered_json& messages) {
   bool is_filled = false;
@@ -97,15 +81,17 @@ struct ChatTemplate::Parts {
     return all;
   }
 
-  // Whether it writes a user's content as it stands.
-  bool writes(const ordered_json& content_of_user) const {
+  // Of one message of the user.
+  std::string text_with(const ordered_json& content_of_user, Ending ending) const {
     ordered_json messages = ordered_json::array();
     messages.push_back({{"role", "user"}, {"content", content_of_user}});
+    return jinja.render(variables_for(std::move(messages), nullptr, ending), variables.date).text;
+  }
+
+  // Whether it writes a user's content as it stands.
+  bool writes(const ordered_json& content_of_user) const {
     try {
-      const std::string text =
-          jinja
-              .render(variables_for(std::move(messages), nullptr, Ending::complete), variables.date)
-              .text;
+      const std::string text = text_with(content_of_user, Ending::complete);
       return text.find("quay") != text.npos && text.find("'type'") == text.npos &&
              text.find("\"type\"") == text.npos;
     } catch (const DataError&) {
@@ -114,13 +100,8 @@ struct ChatTemplate::Parts {
   }
 
   bool finds_whether_to_open() const {
-    auto written = [&](Ending ending) {
-      ordered_json messages = ordered_json::array();
-      messages.push_back({{"role", "user"}, {"content", "quay"}});
-      return jinja.render(variables_for(std::move(messages), nullptr, ending), variables.date).text;
-    };
     try {
-      return written(Ending::complete) != written(Ending::assistant_opens);
+      return text_with("quay", Ending::complete) != text_with("quay", Ending::assistant_opens);
     } catch (const DataError&) {
       return false;
     }
@@ -137,8 +118,12 @@ struct ChatTemplate::Parts {
   ordered_json readable(const ordered_json& message, size_t index) const {
     ordered_json result = message;
     name_reasoning(result);
-    if (content == Content::text && is_list(result)) {
-      result["content"] = joined_text(message["content"], index, name);
+    if (content == Content::text && result.value("content", ordered_json()).is_array()) {
+      if (image_count(message) > 0)
+        throw DataError("message " + std::to_string(index) +
+                        ": found an image, for which the chat template " + name +
+                        " writes no place");
+      result["content"] = text_of(message);
     } else if (content == Content::parts && result.value("content", ordered_json()).is_string()) {
       ordered_json parts = ordered_json::array();
       parts.push_back({{"type", "text"}, {"text", message["content"]}});

@@ -264,14 +264,15 @@ std::string text_of(const ordered_json& message) {
   return text;
 }
 
+int64_t image_count(const ordered_json& message) {
+  const auto content = message.find("content");
+  if (content == message.end() || !content->is_array()) return 0;
+  return std::ranges::count_if(*content, [](const auto& part) { return part["type"] == "image"; });
+}
+
 int64_t image_count(const Conversation& conversation) {
   int64_t count = 0;
-  for (const auto& message : conversation.messages) {
-    const auto content = message.find("content");
-    if (content == message.end() || !content->is_array()) continue;
-    count +=
-        std::ranges::count_if(*content, [](const auto& part) { return part["type"] == "image"; });
-  }
+  for (const auto& message : conversation.messages) count += image_count(message);
   return count;
 }
 

@@ -36,6 +36,7 @@ Conversation read_conversation(nlohmann::ordered_json messages, nlohmann::ordere
 std::string text_of(const nlohmann::ordered_json& message);
 
 // How many parts are images.
+int64_t image_count(const nlohmann::ordered_json& message);
 int64_t image_count(const Conversation& conversation);
 
 // Where one person says something, behind so many images.

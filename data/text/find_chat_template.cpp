@@ -174,12 +174,6 @@ const Source* find(const Sources& sources, const std::string& name) {
 
 }  // namespace
 
-std::vector<std::string> chat_template_names(const fs::path& folder) {
-  std::vector<std::string> names;
-  for (const auto& [name, source] : sources_in(folder)) names.push_back(name);
-  return names;
-}
-
 std::optional<ChatTemplate> find_chat_template(const ChatTemplateChoice& choice,
                                                const fs::path& folder, const Tokenizer& tokenizer) {
   const std::string& name = choice.name;

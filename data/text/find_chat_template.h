@@ -12,9 +12,6 @@
 
 namespace longshore::data {
 
-// Of the folder: the names of its templates, "default" for the one without a name.
-std::vector<std::string> chat_template_names(const std::filesystem::path& folder);
-
 // Of a folder its templates are, as transformers reads them, chat_template.jinja, those of
 // additional_chat_templates/, or else chat_template of tokenizer_config.json (a text, or a list of
 // {"name", "template"}), or chat_template.json. Where it has one named tool_use, that one writes

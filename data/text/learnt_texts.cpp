@@ -25,8 +25,6 @@ size_t common_suffix(std::string_view a, std::string_view b) {
                              a.rbegin());
 }
 
-bool is_white_space(std::string_view text) { return white_space_at_head(text) == text.size(); }
-
 class Turns {
  public:
   Turns(const Conversation& conversation, const ChatTemplate& chat_template,

@@ -110,8 +110,8 @@ std::vector<AddedToken> special_pieces(std::string_view bytes) {
   for (ProtobufField field; fields.next(field);) {
     if (field.number != kPieces) continue;
     const Piece piece = piece_of(field.bytes);
-    const bool is_of_space = piece.text.find(kSpace) != piece.text.npos ||
-                             white_space_at_head(piece.text) == piece.text.size();
+    const bool is_of_space =
+        piece.text.find(kSpace) != piece.text.npos || is_white_space(piece.text);
     if (piece.type == kControl || (piece.type == kUserDefined && !is_of_space))
       special.push_back({.content = std::string(piece.text), .id = id, .special = true});
     ++id;

@@ -15,4 +15,9 @@ std::span<const CharacterRange> white_space();
 size_t white_space_at_head(std::string_view text);
 size_t white_space_at_end(std::string_view text);
 
+// Whether it holds nothing else.
+inline bool is_white_space(std::string_view text) {
+  return white_space_at_head(text) == text.size();
+}
+
 }  // namespace longshore::data

@@ -52,9 +52,7 @@ int64_t most_tokens_around_prompt(const Config& config) {
                                    return data::has_records(path) || !data::is_text(path);
                                  });
   if (config.chat_template == data::kNoTemplate || !may_have_messages) return kText;
-  const bool is_built_in =
-      std::ranges::find(data::kChatTemplates, config.chat_template) != data::kChatTemplates.end();
-  return is_built_in ? kBuiltIn : kOfFolder;
+  return data::is_built_in(config.chat_template) ? kBuiltIn : kOfFolder;
 }
 
 }  // namespace

@@ -15,4 +15,12 @@ std::optional<data::ChatTemplate> find_chat_template(const Config& config,
   }
 }
 
+std::optional<data::ChatTemplate> find_chat_template(const RunWeights& weights,
+                                                     const data::ChatTemplateChoice& choice,
+                                                     const data::Tokenizer& tokenizer) {
+  return data::find_chat_template(
+      choice, weights.templates.empty() ? tokenizer.path().parent_path() : weights.templates,
+      tokenizer);
+}
+
 }  // namespace longshore::trainer

@@ -18,6 +18,7 @@
 #include "data/tokenizers/tokenizer.h"
 #include "models/hf/config.h"
 #include "trainer/weights/adapter.h"
+#include "trainer/weights/chat_template.h"
 #include "trainer/weights/read_floats.h"
 #include "trainer/weights/run_weights.h"
 #include "trainer/weights/saved_tensors.h"
@@ -258,9 +259,7 @@ ModelFiles files_of_run(const RunWeights& trained) {
       !fs::is_directory(trained.tokenizer) || data::tokenizer_file(trained.tokenizer);
   if (has_tokenizer) {
     const data::Tokenizer tokenizer(trained.tokenizer, trained.add_tokens);
-    const auto chat_template = data::find_chat_template(
-        trained.chat_template,
-        trained.templates.empty() ? tokenizer.path().parent_path() : trained.templates, tokenizer);
+    const auto chat_template = find_chat_template(trained, trained.chat_template, tokenizer);
     add_text_files(tokenizer, chat_template, TextEnds::of_model, files);
   }
   return files;

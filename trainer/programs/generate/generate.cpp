@@ -39,6 +39,7 @@
 #include "trainer/step/batch_arguments.h"
 #include "trainer/step/memory_report.h"
 #include "trainer/step/training_plans.h"
+#include "trainer/weights/chat_template.h"
 #include "trainer/weights/folder_model.h"
 #include "trainer/weights/hf_folder.h"
 #include "trainer/weights/load_parameters.h"
@@ -128,9 +129,7 @@ std::optional<data::ChatTemplate> chat_template(const GenerateRequest& request,
     choice.date = today();
   std::optional<data::ChatTemplate> found;
   try {
-    found = data::find_chat_template(
-        choice, from.templates.empty() ? tokenizer.path().parent_path() : from.templates,
-        tokenizer);
+    found = find_chat_template(from, choice, tokenizer);
   } catch (const ConfigError& error) {
     throw ConfigError(std::string("--chat-template: ") + error.what());
   }
