@@ -26,11 +26,13 @@
 #include "models/ops/permute/permute.h"
 #include "models/ops/pooled_balance_loss.h"
 #include "models/ops/quantized_linear/quantized_linear.h"
+#include "models/ops/preference_loss.h"
 #include "models/ops/rms_norm/rms_norm.h"
 #include "models/ops/rope/rope.h"
 #include "models/ops/router/router.h"
 #include "models/ops/rows/rows.h"
 #include "models/ops/scale.h"
+#include "models/ops/sequence_log_probs.h"
 #include "models/ops/soft_cap.h"
 #include "models/ops/square_sum/square_sum.h"
 #include "models/ops/sum.h"
@@ -64,6 +66,8 @@ std::span<const Op* const> all_ops() {
       &cached_attention_op,
       &clamped_swiglu_op,
       &clamped_swiglu_grad_op,
+      &chosen_loss_op,
+      &chosen_loss_grad_op,
       &chunk_ids_op,
       &clear_rows_op,
       &clip_op,
@@ -99,6 +103,8 @@ std::span<const Op* const> all_ops() {
       &permute_tokens_grad_op,
       &pooled_balance_loss_op,
       &pooled_balance_loss_grad_op,
+      &preference_loss_op,
+      &preference_loss_grad_op,
       &quantized_linear_op,
       &replace_rows_op,
       &replace_token_rows_op,
@@ -119,6 +125,8 @@ std::span<const Op* const> all_ops() {
       &scale_columns_grad_op,
       &scale_by_expert_op,
       &scale_by_expert_grad_op,
+      &sequence_log_probs_op,
+      &sequence_log_probs_grad_op,
       &sgd_op,
       &soft_cap_op,
       &soft_cap_grad_op,

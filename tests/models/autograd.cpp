@@ -13,7 +13,8 @@ Tensors as_leaves(const Tensors& values) {
 
 Tensors trained(const Program& program, Tensors leaves) {
   for (ValueId id : program.inputs)
-    if (const Value& value = program[id]; value.weight && value.weight->never_trains)
+    if (const Value& value = program[id];
+        value.source == Source::batch || (value.weight && value.weight->never_trains))
       leaves.erase(value.name);
   return leaves;
 }

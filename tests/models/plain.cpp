@@ -178,9 +178,14 @@ at::Tensor embedding(const at::Tensor& ids, const at::Tensor& weight, int64_t pa
 
 at::Tensor cross_entropy(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,
                          double cap) {
+  return cross_entropies(x, weight, targets, cap).sum();
+}
+
+at::Tensor cross_entropies(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,
+                           double cap) {
   at::Tensor logits = plain::linear(x, weight).flatten(0, -2);
   if (cap > 0) logits = plain::soft_cap(logits, cap);
-  return at::cross_entropy_loss(logits, targets.flatten().to(at::kLong), {}, at::Reduction::Sum,
+  return at::cross_entropy_loss(logits, targets.flatten().to(at::kLong), {}, at::Reduction::None,
                                 kIgnoredTarget);
 }
 

@@ -47,6 +47,9 @@ at::Tensor embedding(const at::Tensor& ids, const at::Tensor& weight, int64_t pa
 // Sum of token losses; targets of -1 count nothing. With a cap, of capped logits.
 at::Tensor cross_entropy(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,
                          double cap = 0);
+// Of each token by itself, flattened.
+at::Tensor cross_entropies(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,
+                           double cap = 0);
 
 at::Tensor mean_square_error(const at::Tensor& x, const at::Tensor& target);
 at::Tensor l2_penalty(const at::Tensor& weight, double factor);

@@ -17,8 +17,18 @@ void expect_operands(std::span<const Type> in, const char* op) {
   expect(in[1].shape.rank() == 2 && in[0].shape.back() == in[1].shape[1], op,
          "x [.., C] and W [V,C] do not fit");
   expect(in[0].dtype == in[1].dtype, op, "x and W differ in dtype");
-  expect(in[2].dtype == Dtype::int32 && in[2].shape.count() == in[0].shape.rows(), op,
-         "targets are not one i32 a token");
+  expect(in[2].dtype == Dtype::int32, op, "targets are not i32");
+}
+
+// The losses of targets like these.
+Type loss_type(const LinearCrossEntropyAttrs& attrs, std::span<const Type> in, const char* op) {
+  const int64_t tokens = in[0].shape.rows(), targets = in[2].shape.count();
+  const bool is_sum = attrs.reduction == Reduction::sum;
+  expect(!is_sum || targets == tokens, op, "targets are not one a token");
+  expect(targets % tokens == 0 && targets <= tokens * kMaxTargets, op,
+         "targets are not at most 256 a token, the same number of each");
+  const Type scalar = scalar_loss(in[0].dtype);
+  return is_sum ? scalar : Type{in[2].shape, scalar.dtype};
 }
 
 void expect_frozen(std::span<const Type> in, int z, const char* op) {
@@ -32,14 +42,14 @@ void expect_frozen(std::span<const Type> in, int z, const char* op) {
 }
 
 Types infer(const std::any& attrs, std::span<const Type> in) {
-  const double soft_cap = linear_cross_entropy_attrs(attrs).soft_cap;
+  const LinearCrossEntropyAttrs& of_loss = linear_cross_entropy_attrs(attrs);
   expect_inputs(in, 3, 5, "linear_cross_entropy");
   expect(in.size() != 4, "linear_cross_entropy", "z is there without U");
-  expect(soft_cap >= 0 && std::isfinite(soft_cap), "linear_cross_entropy",
+  expect(of_loss.soft_cap >= 0 && std::isfinite(of_loss.soft_cap), "linear_cross_entropy",
          "soft_cap is neither 0 nor positive and finite");
   expect_operands(in, "linear_cross_entropy");
   expect_frozen(in, cross_entropy_operands(in.size(), nullptr).z, "linear_cross_entropy");
-  return {scalar_loss(in[0].dtype)};
+  return {loss_type(of_loss, in, "linear_cross_entropy")};
 }
 
 Types infer_grad(const std::any& any, std::span<const Type> in) {
@@ -49,7 +59,8 @@ Types infer_grad(const std::any& any, std::span<const Type> in) {
   expect_operands(in, "linear_cross_entropy_grad");
   const CrossEntropyOperands at = cross_entropy_operands(in.size(), &attrs);
   expect_frozen(in, at.z, "linear_cross_entropy_grad");
-  Types out{in[0], scalar_loss(in[0].dtype)};
+  Types out{in[0], loss_type(attrs.of_loss, in, "linear_cross_entropy_grad")};
+  expect(in[3] == out[1], "linear_cross_entropy_grad", "dloss has another type than the loss");
   if (attrs.weight_gradient) out.push_back({in[1].shape, attrs.weight_gradient_dtype});
   expect(at.sum < 0 || (attrs.weight_gradient && in[at.sum] == out[at.dweight]),
          "linear_cross_entropy_grad", "the sum has another type than W's gradient");
@@ -59,7 +70,7 @@ Types infer_grad(const std::any& any, std::span<const Type> in) {
 
 void vjp(Backward& backward, const Node& node) {
   ValueId x = node.in[0], weight = node.in[1];
-  LinearCrossEntropyGradAttrs attrs{.soft_cap = linear_cross_entropy_attrs(node.attrs).soft_cap,
+  LinearCrossEntropyGradAttrs attrs{.of_loss = linear_cross_entropy_attrs(node.attrs),
                                     .weight_gradient = backward.wants_gradient(weight),
                                     .weight_gradient_dtype = backward.weight_gradient_dtype(),
                                     .has_frozen = node.in.size() > 3};
@@ -69,7 +80,8 @@ void vjp(Backward& backward, const Node& node) {
     if (ValueId sum = backward.sum_so_far(weight)) in.push_back(sum);
   const CrossEntropyOperands at = cross_entropy_operands(in.size(), &attrs);
   auto out = backward.emit(linear_cross_entropy_grad_op, attrs, std::move(in), x);
-  backward.remakes(node.out[0], out[1]);
+  // A gradient that follows from losses needs them first.
+  if (attrs.of_loss.reduction == Reduction::sum) backward.remakes(node.out[0], out[1]);
   if (attrs.weight_gradient) backward.replace_sum(weight, out[at.dweight]);
   if (backward.wants_gradient(x)) backward.contribute(x, out[0]);
   if (!attrs.has_frozen) return;
@@ -108,18 +120,20 @@ std::vector<Reuse> reuse_grad(const std::any& any, int inputs) {
   return choices;
 }
 
-std::string print_cap(double cap, const char* before) {
-  if (cap == 0) return "";
-  return before + print_number("soft_cap", cap);
+std::string print_loss(const LinearCrossEntropyAttrs& attrs) {
+  std::string text = attrs.reduction == Reduction::none ? "each" : "";
+  if (attrs.soft_cap != 0)
+    text += (text.empty() ? "" : ", ") + print_number("soft_cap", attrs.soft_cap);
+  return text;
 }
 
-std::string print(const std::any& attrs) {
-  return print_cap(linear_cross_entropy_attrs(attrs).soft_cap, "");
-}
+std::string print(const std::any& attrs) { return print_loss(linear_cross_entropy_attrs(attrs)); }
 
 std::string print_grad(const std::any& any) {
   const LinearCrossEntropyGradAttrs& attrs = linear_cross_entropy_grad_attrs(any);
-  return (attrs.weight_gradient ? "input and weight" : "input") + print_cap(attrs.soft_cap, ", ");
+  const std::string of_loss = print_loss(attrs.of_loss);
+  return (attrs.weight_gradient ? "input and weight" : "input") +
+         (of_loss.empty() ? "" : ", " + of_loss);
 }
 
 }  // namespace
@@ -167,11 +181,32 @@ CrossEntropyOperands cross_entropy_operands(size_t inputs,
   return at;
 }
 
+CrossEntropyRowsArguments cross_entropy_rows(const KernelCall& call,
+                                             const LinearCrossEntropyAttrs& attrs, float* losses,
+                                             int64_t token, int64_t rows) {
+  const Type &x = call.in[0].type, &targets = call.in[2].type;
+  const int64_t of_row = targets.shape.count() / x.shape.rows();
+  const bool is_each = attrs.reduction == Reduction::none, has_gradient = call.out.size() > 1;
+  const float* dloss = has_gradient ? call.in[3].as<float>() : nullptr;
+  return {.rows = rows,
+          .vocabulary = call.in[1].type.shape[0],
+          .targets_of_row = of_row,
+          .logits = nullptr,
+          .targets = call.in[2].as<int32_t>() + token * of_row,
+          .cap = static_cast<float>(attrs.soft_cap),
+          .losses = losses + token * of_row,
+          .dtype = x.dtype,
+          .dlogits = nullptr,
+          .dloss = dloss && is_each ? dloss + token * of_row : dloss,
+          .reduction = attrs.reduction};
+}
+
 Var linear_cross_entropy(Var x, Var weight, Var targets, const LinearCrossEntropyOptions& options,
                          const std::optional<FrozenLogits>& beside) {
   std::vector<Var> in{x, weight, targets};
   if (beside) in.insert(in.end(), {beside->input, beside->weight});
-  return x.trace->emit(linear_cross_entropy_op, LinearCrossEntropyAttrs{options.soft_cap}, in)[0];
+  return x.trace->emit(linear_cross_entropy_op,
+                       LinearCrossEntropyAttrs{options.soft_cap, options.reduction}, in)[0];
 }
 
 }  // namespace longshore::models

@@ -20,12 +20,13 @@ struct CrossEntropyRowsBody {
 
   template <class Group>
   LONGSHORE_BODY void operator()(Group& group, int64_t row) const {
-    const int64_t v = a.vocabulary, vectors = v / kVector;
-    const int32_t target = a.targets[row];
+    const int64_t v = a.vocabulary, vectors = v / kVector, k = a.targets_of_row;
+    const int32_t* targets = a.targets + row * k;
+    float* losses = a.losses + row * k;
     float* logits = a.logits + row * v;
     T* dlogits = a.dlogits ? static_cast<T*>(a.dlogits) + row * v : nullptr;
-    if (target == kIgnoredTarget) {
-      group.once([&] { a.losses[row] = 0; });
+    if (targets[0] == kIgnoredTarget) {
+      group.for_each(k, [&](int64_t i) { losses[i] = 0; });
       if (dlogits)
         group.for_each(vectors, [&](int64_t i) {
           const float zeros[kVector] = {};
@@ -35,7 +36,13 @@ struct CrossEntropyRowsBody {
     }
 
     // Read before the reduction: after it, dlogits may already take the logits' place.
-    const float at_target = soft_capped(logits[target], a.cap);
+    auto at_target = group.template own<float>();
+    auto for_each_target = [&](auto f) {
+      group.for_each(k, [&](int64_t i) {
+        if (targets[i] != kIgnoredTarget) f(i);
+      });
+    };
+    for_each_target([&](int64_t i) { at_target[i] = soft_capped(logits[targets[i]], a.cap); });
     const SoftmaxSum all = group.reduce(
         vectors, SoftmaxSum{},
         [&](SoftmaxSum& so_far, int64_t i) {
@@ -45,20 +52,28 @@ struct CrossEntropyRowsBody {
           so_far.add(SoftmaxSum::of(values));
         },
         [](SoftmaxSum& one, const SoftmaxSum& other) { one.add(other); });
-    group.once([&] { a.losses[row] = all.log_sum_exp() - at_target; });
+    group.for_each(k, [&](int64_t i) {
+      losses[i] = targets[i] == kIgnoredTarget ? 0 : all.log_sum_exp() - at_target[i];
+    });
     if (!dlogits) return;
 
-    const float scale = *a.dloss, factor = scale / all.sum;
+    auto dloss_of = [&](int64_t i) {
+      return targets[i] == kIgnoredTarget ? 0.f : a.dloss_of(row, i);
+    };
+    const float scale = k == 1 ? dloss_of(0) : sum(group, k, dloss_of), factor = scale / all.sum;
     group.for_each(vectors, [&](int64_t i) {
       float values[kVector];
       load_vector(logits + i * kVector, values);
-      for (int k = 0; k < kVector; ++k) {
-        const float logit = soft_capped(values[k], a.cap);
-        float gradient = exp_fast(logit - all.largest) * factor;
-        if (i * kVector + k == target) gradient -= scale;
-        values[k] = gradient * soft_cap_slope(logit, a.cap);
+      for (float& value : values) {
+        const float logit = soft_capped(value, a.cap);
+        value = exp_fast(logit - all.largest) * factor * soft_cap_slope(logit, a.cap);
       }
       store_vector(dlogits + i * kVector, values);
+    });
+    group.sync();
+    for_each_target([&](int64_t i) {
+      const float gradient = exp_fast(at_target[i] - all.largest) * factor - dloss_of(i);
+      store(dlogits[targets[i]], gradient * soft_cap_slope(at_target[i], a.cap));
     });
   }
 };

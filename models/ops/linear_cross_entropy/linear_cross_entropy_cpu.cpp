@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 
@@ -17,96 +18,117 @@ LONGSHORE_INLINE float largest_of(const float* logits, int64_t v) {
   return largest;
 }
 
-// One token's loss; with dlogits also scale * (softmax - one-hot), which may overwrite the logits.
-template <class T>
-LONGSHORE_INLINE float token_loss(float* logits, int32_t target, T* dlogits, float scale,
-                                  int64_t v) {
-  float largest = largest_of(logits, v), at_target = logits[target], sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (int64_t i = 0; i < v; ++i) {
-    float e = exp_fast(logits[i] - largest);
-    logits[i] = e;
-    sum += e;
+// The logits of a token's targets, as far as it has them.
+struct AtTargets {
+  std::array<float, kMaxTargets> logits;
+};
+
+LONGSHORE_INLINE void losses_of(const CrossEntropyRowsArguments& a, int64_t row, float log_sum_exp,
+                                const AtTargets& at) {
+  const int64_t k = a.targets_of_row;
+  const int32_t* targets = a.targets + row * k;
+  for (int64_t i = 0; i < k; ++i)
+    a.losses[row * k + i] = targets[i] == kIgnoredTarget ? 0 : log_sum_exp - at.logits[i];
+}
+
+// A token's losses; with dlogits also sum of dloss * (softmax - one-hot), which may overwrite the
+// logits. Capped logits have slopes 1 - (capped / cap)², which the gradient has as factors.
+template <class T, bool kIsCapped>
+LONGSHORE_INLINE void row_body(const CrossEntropyRowsArguments& a, int64_t row) {
+  const int64_t v = a.vocabulary, k = a.targets_of_row;
+  const int32_t* targets = a.targets + row * k;
+  float* logits = a.logits + row * v;
+  T* dlogits = a.dlogits ? static_cast<T*>(a.dlogits) + row * v : nullptr;
+  if constexpr (kIsCapped) {
+#pragma omp simd
+    for (int64_t i = 0; i < v; ++i) logits[i] = soft_capped(logits[i], a.cap);
   }
-  float loss = largest + std::log(sum) - at_target;
-  if (!dlogits) return loss;
-  float at_target_exp = logits[target], factor = scale / sum;
-#pragma omp simd
-  for (int64_t i = 0; i < v; ++i) store(dlogits[i], logits[i] * factor);
-  store(dlogits[target], at_target_exp * factor - scale);
-  return loss;
-}
-
-// The same of capped logits, whose slopes 1 - (capped / cap)² the gradient has as factors. The
-// capped logits stay for them, so the exponentials are made twice.
-template <class T>
-LONGSHORE_INLINE float capped_token_loss(float* logits, int32_t target, float cap, T* dlogits,
-                                         float scale, int64_t v) {
-#pragma omp simd
-  for (int64_t i = 0; i < v; ++i) logits[i] = soft_capped(logits[i], cap);
-  float largest = largest_of(logits, v), at_target = logits[target], sum = 0;
+  AtTargets at;
+  for (int64_t i = 0; i < k; ++i)
+    if (targets[i] != kIgnoredTarget) at.logits[i] = logits[targets[i]];
+  const float largest = largest_of(logits, v);
+  float sum = 0;
+  if constexpr (kIsCapped) {  // they stay for the slopes, so the exponentials are made twice
 #pragma omp simd reduction(+ : sum)
-  for (int64_t i = 0; i < v; ++i) sum += exp_fast(logits[i] - largest);
-  float loss = largest + std::log(sum) - at_target;
-  if (!dlogits) return loss;
-  float factor = scale / sum;
+    for (int64_t i = 0; i < v; ++i) sum += exp_fast(logits[i] - largest);
+  } else {
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < v; ++i) {
+      const float e = exp_fast(logits[i] - largest);
+      logits[i] = e;
+      sum += e;
+    }
+  }
+  losses_of(a, row, largest + std::log(sum), at);
+  if (!dlogits) return;
+  float scale = 0;
+  for (int64_t i = 0; i < k; ++i)
+    if (targets[i] != kIgnoredTarget) scale += a.dloss_of(row, i);
+  const float factor = scale / sum;
+  if constexpr (kIsCapped) {
 #pragma omp simd
-  for (int64_t i = 0; i < v; ++i)
-    store(dlogits[i], exp_fast(logits[i] - largest) * factor * soft_cap_slope(logits[i], cap));
-  store(dlogits[target],
-        (exp_fast(at_target - largest) * factor - scale) * soft_cap_slope(at_target, cap));
-  return loss;
+    for (int64_t i = 0; i < v; ++i)
+      store(dlogits[i], exp_fast(logits[i] - largest) * factor * soft_cap_slope(logits[i], a.cap));
+  } else {
+#pragma omp simd
+    for (int64_t i = 0; i < v; ++i) store(dlogits[i], logits[i] * factor);
+  }
+  for (int64_t i = 0; i < k; ++i) {
+    if (targets[i] == kIgnoredTarget) continue;
+    float gradient = exp_fast(at.logits[i] - largest) * factor - a.dloss_of(row, i);
+    if constexpr (kIsCapped) gradient *= soft_cap_slope(at.logits[i], a.cap);
+    store(dlogits[targets[i]], gradient);
+  }
 }
 
-// The losses of `rows` tokens, and their gradients. No cap: 0.
 template <class T>
-LONGSHORE_INLINE void cross_entropy_body(float* logits, const int32_t* targets, float cap,
-                                         float* losses, T* dlogits, float scale, int64_t rows,
-                                         int64_t v) {
-  for (int64_t row = 0; row < rows; ++row, logits += v, dlogits += dlogits ? v : 0) {
-    if (targets[row] != kIgnoredTarget) {
-      losses[row] = cap > 0 ? capped_token_loss(logits, targets[row], cap, dlogits, scale, v)
-                            : token_loss(logits, targets[row], dlogits, scale, v);
+LONGSHORE_INLINE void rows_body(const CrossEntropyRowsArguments& a, int64_t first, int64_t last) {
+  const int64_t v = a.vocabulary, k = a.targets_of_row;
+  for (int64_t row = first; row < last; ++row) {
+    if (a.targets[row * k] != kIgnoredTarget) {
+      if (a.cap > 0)
+        row_body<T, true>(a, row);
+      else
+        row_body<T, false>(a, row);
       continue;
     }
-    losses[row] = 0;
-    if (dlogits)
-      for (int64_t i = 0; i < v; ++i) store(dlogits[i], 0.f);
+    std::fill_n(a.losses + row * k, k, 0.f);
+    if (a.dlogits)
+      for (int64_t i = 0; i < v; ++i) store(static_cast<T*>(a.dlogits)[row * v + i], 0.f);
   }
 }
 
-LONGSHORE_SIMD void cross_entropy_rows(float* logits, const int32_t* targets, float cap,
-                                       float* losses, float* dlogits, float scale, int64_t rows,
-                                       int64_t v) {
-  cross_entropy_body(logits, targets, cap, losses, dlogits, scale, rows, v);
+LONGSHORE_SIMD void run_rows(const CrossEntropyRowsArguments& a, int64_t first, int64_t last,
+                             float) {
+  rows_body<float>(a, first, last);
 }
-LONGSHORE_SIMD void cross_entropy_rows(float* logits, const int32_t* targets, float cap,
-                                       float* losses, bfloat16* dlogits, float scale, int64_t rows,
-                                       int64_t v) {
-  cross_entropy_body(logits, targets, cap, losses, dlogits, scale, rows, v);
+LONGSHORE_SIMD void run_rows(const CrossEntropyRowsArguments& a, int64_t first, int64_t last,
+                             bfloat16) {
+  rows_body<bfloat16>(a, first, last);
 }
 
 struct Gradients {
+  const LinearCrossEntropyGradAttrs& attrs;
   void* dx;
   void* dweight;  // null when W is frozen
   void* dz;       // null where there is no z
   bool has_sum;   // dweight holds something already
-  float scale;
 };
 
 // `z`: the number of that input; -1 where there is none.
-float run_chunks(const KernelCall& call, const CrossEntropyWorkspace& l, double soft_cap, int z,
-                 Dtype gradient, const Gradients* grads) {
+void run_chunks(const KernelCall& call, const CrossEntropyWorkspace& l,
+                const LinearCrossEntropyAttrs& attrs, int z, const Ref& loss,
+                const Gradients* grads) {
   const std::vector<Type> in = types_of(call.in);
   const Type &x = call.in[0].type, &weight = call.in[1].type;
-  int64_t tokens = x.shape.rows(), v = weight.shape[0], c = weight.shape[1];
+  int64_t tokens = x.shape.rows(), c = weight.shape[1];
   int64_t element = size_bytes(x.dtype);
   auto at = [&](int64_t offset) { return call.workspace.data() + offset; };
   float* logits = reinterpret_cast<float*>(at(l.logits));
-  float* losses = reinterpret_cast<float*>(at(l.losses));
+  float* losses = attrs.reduction == Reduction::none ? loss.as<float>()
+                                                     : reinterpret_cast<float*>(at(l.losses));
   std::span<std::byte> scratch = call.workspace.subspan(l.scratch);
-  const int32_t* targets = call.in[2].as<int32_t>();
-  float cap = static_cast<float>(soft_cap);
+  const Dtype gradient = grads ? grads->attrs.weight_gradient_dtype : Dtype::float32;
 
   for (int64_t begin = 0; begin < tokens; begin += l.chunk) {
     int64_t size = std::min(l.chunk, tokens - begin);
@@ -118,30 +140,27 @@ float run_chunks(const KernelCall& call, const CrossEntropyWorkspace& l, double 
       run(frozen_products(in, z, size).logits, call.in[z].as<std::byte>() + z_offset,
           call.in[z + 1].data, logits, scratch);
     run(p.logits, x_chunk, call.in[1].data, logits, scratch);
+    CrossEntropyRowsArguments rows = cross_entropy_rows(call, attrs, losses, begin, size);
+    rows.logits = logits;
+    if (grads) rows.dlogits = l.losses > l.dlogits ? at(l.dlogits) : at(l.logits);
     with_float_type(x.dtype, [&]<class T>(T) {
-      T* dlogits = !grads
-                       ? nullptr
-                       : reinterpret_cast<T*>(l.losses > l.dlogits ? at(l.dlogits) : at(l.logits));
-      parallel_ranges(size, [&](int64_t first, int64_t last) {
-        cross_entropy_rows(logits + first * v, targets + begin + first, cap, losses + begin + first,
-                           dlogits ? dlogits + first * v : nullptr, grads ? grads->scale : 0.f,
-                           last - first, v);
-      });
-      if (!grads) return;
-      // The weight's first: dx may take x's place.
-      if (grads->dweight)
-        run(begin == 0 && !grads->has_sum ? p.dweight_first : p.dweight, dlogits, x_chunk,
-            grads->dweight, scratch);
-      run(p.dx, dlogits, call.in[1].data, static_cast<std::byte*>(grads->dx) + begin * c * element,
-          scratch);
-      if (z >= 0)
-        run(frozen_products(in, z, size).dx, dlogits, call.in[z + 1].data,
-            static_cast<std::byte*>(grads->dz) + z_offset, scratch);
+      parallel_ranges(size, [&](int64_t first, int64_t last) { run_rows(rows, first, last, T{}); });
     });
+    if (!grads) continue;
+    // The weight's first: dx may take x's place.
+    if (grads->dweight)
+      run(begin == 0 && !grads->has_sum ? p.dweight_first : p.dweight, rows.dlogits, x_chunk,
+          grads->dweight, scratch);
+    run(p.dx, rows.dlogits, call.in[1].data,
+        static_cast<std::byte*>(grads->dx) + begin * c * element, scratch);
+    if (z >= 0)
+      run(frozen_products(in, z, size).dx, rows.dlogits, call.in[z + 1].data,
+          static_cast<std::byte*>(grads->dz) + z_offset, scratch);
   }
+  if (attrs.reduction == Reduction::none) return;
   double total = 0;
   for (int64_t i = 0; i < tokens; ++i) total += losses[i];
-  return static_cast<float>(total);
+  *loss.as<float>() = static_cast<float>(total);
 }
 
 CrossEntropyWorkspace workspace_cpu(std::span<const Type> in,
@@ -162,10 +181,9 @@ int64_t linear_cross_entropy_grad_cpu_workspace(const std::any& attrs, std::span
 }
 
 void linear_cross_entropy_cpu(const KernelCall& call) {
-  CrossEntropyWorkspace l = workspace_cpu(types_of(call.in), nullptr);
-  *call.out[0].as<float>() =
-      run_chunks(call, l, linear_cross_entropy_attrs(call.attrs).soft_cap,
-                 cross_entropy_operands(call.in.size(), nullptr).z, Dtype::float32, nullptr);
+  run_chunks(call, workspace_cpu(types_of(call.in), nullptr),
+             linear_cross_entropy_attrs(call.attrs),
+             cross_entropy_operands(call.in.size(), nullptr).z, call.out[0], nullptr);
 }
 
 void linear_cross_entropy_grad_cpu(const KernelCall& call) {
@@ -175,13 +193,12 @@ void linear_cross_entropy_grad_cpu(const KernelCall& call) {
   CrossEntropyWorkspace l = workspace_cpu(types_of(call.in), &attrs);
   if (has_sum && call.in[at.sum].data != call.out[at.dweight].data)
     std::memcpy(call.out[at.dweight].data, call.in[at.sum].data, call.out[at.dweight].type.bytes());
-  Gradients grads{.dx = call.out[0].data,
+  Gradients grads{.attrs = attrs,
+                  .dx = call.out[0].data,
                   .dweight = at.dweight < 0 ? nullptr : call.out[at.dweight].data,
                   .dz = at.dz < 0 ? nullptr : call.out[at.dz].data,
-                  .has_sum = has_sum,
-                  .scale = *call.in[3].as<float>()};
-  *call.out[1].as<float>() =
-      run_chunks(call, l, attrs.soft_cap, at.z, attrs.weight_gradient_dtype, &grads);
+                  .has_sum = has_sum};
+  run_chunks(call, l, attrs.of_loss, at.z, call.out[1], &grads);
 }
 
 }  // namespace longshore::models

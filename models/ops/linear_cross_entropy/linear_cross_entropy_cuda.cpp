@@ -13,9 +13,9 @@ CrossEntropyWorkspace workspace_cuda(std::span<const Type> in,
   });
 }
 
-void run_chunks_own(const KernelCall& call, double cap, const LinearCrossEntropyGradAttrs* attrs,
-                    RunProduct run, LaunchCrossEntropyRows launch_rows,
-                    LaunchTotalLoss launch_total) {
+void run_chunks_own(const KernelCall& call, const LinearCrossEntropyAttrs& of_loss,
+                    const LinearCrossEntropyGradAttrs* attrs, RunProduct run,
+                    LaunchCrossEntropyRows launch_rows, LaunchTotalLoss launch_total) {
   const Type &x = call.in[0].type, &weight = call.in[1].type;
   const int64_t tokens = x.shape.rows(), v = weight.shape[0], c = weight.shape[1];
   const int64_t element = size_bytes(x.dtype);
@@ -26,7 +26,9 @@ void run_chunks_own(const KernelCall& call, double cap, const LinearCrossEntropy
   const CrossEntropyWorkspace l = workspace_cuda(types_of(call.in), attrs);
   auto at = [&](int64_t offset) { return call.workspace.data() + offset; };
   auto x_from = [&](int64_t token) { return call.in[0].as<std::byte>() + token * c * element; };
-  float* losses = reinterpret_cast<float*>(at(l.losses));
+  const Ref& loss = call.out[attrs ? 1 : 0];
+  float* losses = of_loss.reduction == Reduction::none ? loss.as<float>()
+                                                       : reinterpret_cast<float*>(at(l.losses));
   std::byte* dlogits = at(l.losses > l.dlogits ? l.dlogits : l.logits);
   auto multiply = [&](const Matmul& product, const void* a, const void* b, const void* sum,
                       void* to) {
@@ -44,16 +46,10 @@ void run_chunks_own(const KernelCall& call, double cap, const LinearCrossEntropy
                                       has_frozen ? Into::add : Into::overwrite)
                    .logits,
                x_from(token), call.in[1].data, has_frozen ? at(l.logits) : nullptr, at(l.logits));
-      launch_rows({.rows = rows,
-                   .vocabulary = v,
-                   .logits = reinterpret_cast<float*>(at(l.logits)),
-                   .targets = call.in[2].as<int32_t>() + token,
-                   .cap = static_cast<float>(cap),
-                   .losses = losses + token,
-                   .dtype = x.dtype,
-                   .dlogits = attrs ? dlogits + (token - begin) * v * element : nullptr,
-                   .dloss = attrs ? call.in[3].as<float>() : nullptr},
-                  call.stream);
+      CrossEntropyRowsArguments arguments = cross_entropy_rows(call, of_loss, losses, token, rows);
+      arguments.logits = reinterpret_cast<float*>(at(l.logits));
+      if (attrs) arguments.dlogits = dlogits + (token - begin) * v * element;
+      launch_rows(arguments, call.stream);
     }
     if (!attrs) continue;
     const CrossEntropyProducts p = cross_entropy_products(x, weight, gradient, end - begin);
@@ -72,20 +68,21 @@ void run_chunks_own(const KernelCall& call, double cap, const LinearCrossEntropy
       multiply(frozen_products(in, of.z, end - begin).dx, dlogits, call.in[of.z + 1].data, nullptr,
                call.out[of.dz].as<std::byte>() + begin * in[of.z].shape.back() * element);
   }
-  launch_total({tokens, losses, call.out[attrs ? 1 : 0].as<float>()}, call.stream);
+  if (of_loss.reduction == Reduction::sum)
+    launch_total({tokens, losses, loss.as<float>()}, call.stream);
 }
 
 }  // namespace
 
 void run_linear_cross_entropy(const KernelCall& call, RunProduct run, LaunchCrossEntropyRows rows,
                               LaunchTotalLoss total) {
-  run_chunks_own(call, linear_cross_entropy_attrs(call.attrs).soft_cap, nullptr, run, rows, total);
+  run_chunks_own(call, linear_cross_entropy_attrs(call.attrs), nullptr, run, rows, total);
 }
 
 void run_linear_cross_entropy_grad(const KernelCall& call, RunProduct run,
                                    LaunchCrossEntropyRows rows, LaunchTotalLoss total) {
   const LinearCrossEntropyGradAttrs& attrs = linear_cross_entropy_grad_attrs(call.attrs);
-  run_chunks_own(call, attrs.soft_cap, &attrs, run, rows, total);
+  run_chunks_own(call, attrs.of_loss, &attrs, run, rows, total);
 }
 
 int64_t linear_cross_entropy_cuda_workspace(const std::any&, std::span<const Type> in,

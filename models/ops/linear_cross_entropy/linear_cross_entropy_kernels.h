@@ -2,17 +2,20 @@
 // share.
 #pragma once
 
+#include "base/device.h"
 #include "models/ir/op.h"
 #include "models/ops/kernels/cublaslt_matmul.h"
+#include "models/ops/linear_cross_entropy/linear_cross_entropy.h"
 
 namespace longshore::models {
 
 struct LinearCrossEntropyAttrs {
   double soft_cap;
+  Reduction reduction;
 };
 
 struct LinearCrossEntropyGradAttrs {
-  double soft_cap;
+  LinearCrossEntropyAttrs of_loss;
   bool weight_gradient;
   Dtype weight_gradient_dtype;
   bool has_frozen;  // logits beside, of z and U
@@ -49,20 +52,33 @@ int64_t linear_cross_entropy_grad_composed_workspace(const std::any& attrs,
                                                      std::span<const Type> in,
                                                      std::span<const Type> out);
 
-// --- on a GPU: products by cuBLASLt, all else by kernels of our own
-
 // The losses of a chunk's tokens and, where dlogits is not null, the gradients of their logits.
 struct CrossEntropyRowsArguments {
   int64_t rows, vocabulary;
-  float* logits;           // [rows, vocabulary]; stays as it is unless dlogits lies there
-  const int32_t* targets;  // [rows]; kIgnoredTarget: no loss and a gradient of zero
+  int64_t targets_of_row = 1;
+  float* logits;  // [rows, vocabulary]; on a GPU it stays as it is unless dlogits lies there
+  const int32_t* targets;  // [rows, targets_of_row]; kIgnoredTarget: no loss and a gradient of zero
   float cap;               // of the logits; 0: none
-  float* losses;           // [rows]
+  float* losses;           // [rows, targets_of_row]
   Dtype dtype;             // of dlogits: float32 or bfloat16. Read without gradients too, so that
                            // a loss is the same with them and without
   void* dlogits;           // [rows, vocabulary], null, or float32 in the logits' place
-  const float* dloss;      // a scalar, not read without dlogits
+  // Not read without dlogits: of the sum of all losses, or [rows, targets_of_row].
+  const float* dloss;
+  Reduction reduction = Reduction::sum;
+
+  LONGSHORE_DEVICE float dloss_of(int64_t row, int64_t target) const {
+    return reduction == Reduction::sum ? *dloss : dloss[row * targets_of_row + target];
+  }
 };
+
+// So many rows from a token on, of which logits and, for gradients, dlogits are still to be set.
+// `losses` is [tokens, targets_of_row].
+CrossEntropyRowsArguments cross_entropy_rows(const KernelCall& call,
+                                             const LinearCrossEntropyAttrs& attrs, float* losses,
+                                             int64_t token, int64_t rows);
+
+// --- on a GPU: products by cuBLASLt, all else by kernels of our own
 
 struct TotalLossArguments {
   int64_t tokens;

@@ -1,6 +1,9 @@
 #include "models/ops/linear_cross_entropy/linear_cross_entropy.h"
 
+#include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/where.h>
 
 #include "models/ir/add.h"
 #include "models/ir/trace.h"
@@ -103,6 +106,43 @@ OpCase adapted_cross_entropy_case(int64_t b, int64_t t, int64_t c, int64_t rank,
           .adjust = {}};
 }
 
+// Different ones of each token; some tokens have none, and some fewer.
+at::Tensor several_targets(int64_t b, int64_t t, int64_t each, int64_t vocabulary) {
+  at::Tensor first = targets(b, t, vocabulary).unsqueeze(-1);
+  at::Tensor all = (first + at::arange(each, at::kInt) * (vocabulary / each)).remainder(vocabulary);
+  all = at::where(first.eq(kIgnoredTarget), first, all).contiguous();
+  if (each > 1) all.view({-1, each})[0][each - 1] = kIgnoredTarget;
+  return all;
+}
+
+// The losses of each target, weighted by what the gradients begin with.
+OpCase each_cross_entropy_case(int64_t b, int64_t t, int64_t c, int64_t each, int64_t vocabulary,
+                               double cap = 0) {
+  return {
+      .name = named(cap > 0 ? "linear_cross_entropy, each, capped" : "linear_cross_entropy, each",
+                    b, t, c, each, vocabulary),
+      .trace =
+          [=](Dtype dtype) {
+            Trace trace("linear_cross_entropy");
+            Var x = trace.input("x", {{b, t, c}, dtype});
+            Var w = trace.weight("w", {{vocabulary, c}, dtype}, kTrained);
+            Var all = trace.batch("targets", ints({b, t, each}));
+            trace.output(
+                linear_cross_entropy(x, w, all, {.soft_cap = cap, .reduction = Reduction::none}));
+            return trace.finish();
+          },
+      .integers = {{"targets", several_targets(b, t, each, vocabulary)}},
+      .plain =
+          [=](const Tensors& in) {
+            std::vector<at::Tensor> losses;
+            for (const at::Tensor& one : in.at("targets").unbind(-1))
+              losses.push_back(
+                  plain::cross_entropies(in.at("x"), in.at("w"), one, cap).view({b, t}));
+            return std::vector{at::stack(losses, -1)};
+          },
+      .adjust = [](Tensors& in) { in.at("x").mul_(3); }};
+}
+
 template <Emulated emulated>
 void emulate_loss(const KernelCall& call) {
   run_linear_cross_entropy(call, emulate_product,
@@ -118,10 +158,16 @@ void emulate_loss_grad(const KernelCall& call) {
 
 std::vector<OpCase> small() {
   return {
-      cross_entropy_case(1, 1, 3, 5),           cross_entropy_case(2, 6, 5, 11),
+      cross_entropy_case(1, 1, 3, 5),
+      cross_entropy_case(2, 6, 5, 11),
       cross_entropy_case(2, 270, 3, 9001),  // 256 tokens a chunk
-      cross_entropy_case(2, 6, 5, 11, 1.5),     tied_cross_entropy_case(2, 4, 3, 7),
-      tied_cross_entropy_case(1, 300, 3, 8200), adapted_cross_entropy_case(2, 6, 5, 2, 11, 1.5),
+      cross_entropy_case(2, 6, 5, 11, 1.5),
+      tied_cross_entropy_case(2, 4, 3, 7),
+      tied_cross_entropy_case(1, 300, 3, 8200),
+      adapted_cross_entropy_case(2, 6, 5, 2, 11, 1.5),
+      each_cross_entropy_case(2, 6, 5, 1, 11),
+      each_cross_entropy_case(2, 6, 5, 3, 11),
+      each_cross_entropy_case(2, 6, 5, 3, 11, 1.5),
   };
 }
 
@@ -135,6 +181,8 @@ std::vector<OpCase> large() {
       cross_entropy_case(2, 410, 24, 2600, 5),  // chunks of 800, 20
       tied_cross_entropy_case(3, 300, 48, 5000),
       adapted_cross_entropy_case(3, 300, 48, 8, 5000),
+      each_cross_entropy_case(3, 300, 48, 1, 5000),
+      each_cross_entropy_case(2, 410, 24, 16, 2600, 5),
       adapted_cross_entropy_case(2, 410, 24, 3, 2600, 5),
   };
 }
