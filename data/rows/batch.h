@@ -65,6 +65,7 @@ struct Batch {
   BatchShape shape;
   std::map<std::string, Values> inputs = {};
   int64_t total_weights = 0;  // number of targets that are trained
+  int64_t chosen_targets = 0;
 
   bool has(const std::string& name) const { return inputs.contains(name); }
   // Values of int32. Throws InternalError where there are others; where there are none, the first

@@ -32,11 +32,13 @@
 #include "models/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "models/ops/permute/permute.h"
 #include "models/ops/pooled_balance_loss.h"
+#include "models/ops/preference_loss.h"
 #include "models/ops/rms_norm/rms_norm.h"
 #include "models/ops/rope/rope.h"
 #include "models/ops/router/router.h"
 #include "models/ops/rows/rows.h"
 #include "models/ops/scale.h"
+#include "models/ops/sequence_log_probs.h"
 #include "models/ops/soft_cap.h"
 #include "models/ops/swiglu.h"
 #include "models/ops/token_rows/token_rows.h"
@@ -690,8 +692,8 @@ class HeadProduct {
     return c_.logits_cap > 0 ? soft_cap(y, c_.logits_cap) : y;
   }
 
-  Var loss(Var targets) const {
-    const LinearCrossEntropyOptions options{.soft_cap = c_.logits_cap};
+  Var loss(Var targets, Reduction reduction = Reduction::sum) const {
+    const LinearCrossEntropyOptions options{.soft_cap = c_.logits_cap, .reduction = reduction};
     return of_a_ ? linear_cross_entropy(*of_a_, b_, targets, options, FrozenLogits{x_, w_})
                  : linear_cross_entropy(x_, w_, targets, options);
   }
@@ -701,6 +703,34 @@ class HeadProduct {
   Var x_, w_, b_;
   std::optional<Var> of_a_;  // what B reads, where there is an adapter
 };
+
+// The log-probabilities of the row's sequences, for the host.
+SequenceLogProbs answers(const DecoderConfig& c, Var losses, Var targets) {
+  const SequenceLogProbs answers =
+      sequence_log_probs(losses, targets, batch_segments(*losses.trace, c));
+  losses.trace->output(answers.sums, OutputRole::log_probs);
+  return answers;
+}
+
+void add_preference_loss(const DecoderConfig& c, const PreferenceObjective& preference,
+                         const HeadProduct& product, Var targets) {
+  Trace& t = *targets.trace;
+  Var read = targets;
+  if (preference.sft_has_prompts)
+    read = t.batch(kNextTokens, targets.type(), {.value = kIgnoredTarget});
+  Var losses = product.loss(read, Reduction::none);
+  const SequenceLogProbs of_answers = answers(c, losses, targets);
+  PreferenceLossInputs inputs{.log_probs = of_answers.sums, .counts = of_answers.counts};
+  if (preference.has_reference) inputs.reference = t.batch(kReferenceLogProbs, losses.type());
+  if (preference.loss.kind == PreferenceLoss::kto)
+    inputs.kl = t.batch(kKl, {{c.batch}, losses.type().dtype});
+  t.output(preference_loss(inputs, preference.loss), OutputRole::loss);
+  if (preference.sft_weight == 0) return;
+  Var learnt = preference.sft_has_prompts
+                   ? sequence_log_probs(losses, read, batch_segments(t, c)).sums
+                   : of_answers.sums;
+  t.output(scaled(chosen_loss(learnt), preference.sft_weight), OutputRole::sft_loss);
+}
 
 Program head(const DecoderConfig& c, const HeadOptions& options) {
   Trace t("head");
@@ -725,7 +755,12 @@ Program head(const DecoderConfig& c, const HeadOptions& options) {
       t.output(t.input("tower", {{v->images, v->patches(), v->width}, c.dtype}));
     }
   }
-  t.output(product.loss(targets), OutputRole::loss);
+  if (options.head == Head::log_probs)
+    answers(c, product.loss(targets, Reduction::none), targets);
+  else if (options.preference)
+    add_preference_loss(c, *options.preference, product, targets);
+  else
+    t.output(product.loss(targets), OutputRole::loss);
   return t.finish();
 }
 

@@ -5,25 +5,45 @@
 // `decoder` (the scan), `head` (final norm, output projection, loss).
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "models/families/decoder_config.h"
 #include "models/ir/model.h"
+#include "models/ops/preference_loss.h"
 
 namespace longshore::models {
 
 // What the head computes.
 enum class Head {
-  loss,    // batch `targets` i32 [B,T] -> sum of token losses
+  loss,  // batch `targets` i32 [B,T] -> sum of token losses, or a preference's
+  // batch `targets`, `segments` -> log-probabilities of sequences [B,T], of OutputRole::log_probs
+  log_probs,
   logits,  // batch `rows` i32 [N] -> logits [N,V] of chosen positions, in `dtype`
   // batch `targets` -> final norm [B,T,C] and logits [B,T,V], in `dtype`; with images their rows
   // [N,R,C] and what the tower gives [N,P,E]; the loss
   hidden_states,
 };
 
+// The batch inputs of preferences: log-probabilities that a reference gives to sequences, f32
+// [B,T], the KL estimate of kto, f32 [B], and `targets` as they are where prompts are learnt too.
+inline constexpr const char *kReferenceLogProbs = "reference_log_probs", *kKl = "kl",
+                            *kNextTokens = "next_tokens";
+
+// What is learnt from pairs of answers, which are segments of a row in the places that
+// preference_loss gives them.
+struct PreferenceObjective {
+  PreferenceLossOptions loss;
+  bool has_reference = true;
+  // Of the token losses of chosen answers, which are added: OutputRole::sft_loss. 0: none.
+  double sft_weight = 0;
+  bool sft_has_prompts = false;
+};
+
 struct HeadOptions {
   Head head = Head::loss;
-  int64_t rows = 1;  // N, for logits
+  std::optional<PreferenceObjective> preference = {};  // of Head::loss
+  int64_t rows = 1;                                    // N, for logits
 };
 
 // Batch inputs: `tokens` i32 [B,T], `positions` i32 [B,T], `segments` where there are, and the

@@ -22,7 +22,9 @@ Backward::Backward(const Program& forward, const BackwardOptions& options)
 
   for (const Output& output : forward.outputs) {
     const Value& value = forward[output.value];
-    if (!value.needs_gradient || output.role == OutputRole::expert_load) {
+    const bool has_gradient =
+        output.role != OutputRole::expert_load && output.role != OutputRole::log_probs;
+    if (!value.needs_gradient || !has_gradient) {
       result_.cotangents.push_back({});
       continue;
     }

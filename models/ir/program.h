@@ -149,7 +149,9 @@ enum class OutputRole : uint8_t {
   value,           // read by the next layer or another stage
   later_layers,    // read by later layers of the scan, by the output's name
   loss,            // sum of token losses; its gradient is the scalar `loss_gradient`
+  sft_loss,        // of an objective that is not it, likewise; its gradient: `sft_loss_gradient`
   auxiliary_loss,  // mean over the micro-batch; its gradient is `auxiliary_loss_gradient`
+  log_probs,       // of the micro-batch's sequences, for the host; they have no gradient
   expert_load,     // rows of the expert that has most over their mean; it has no gradient
   state,           // takes the place of the program's next input that is a state
 };

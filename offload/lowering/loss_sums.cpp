@@ -14,12 +14,15 @@ const char* argument_of(OutputRole role) {
   switch (role) {
     case OutputRole::loss:
       return kLoss;
+    case OutputRole::sft_loss:
+      return kSftLoss;
     case OutputRole::auxiliary_loss:
       return kAuxiliaryLoss;
     case OutputRole::expert_load:
       return kExpertLoad;
     case OutputRole::value:
     case OutputRole::later_layers:
+    case OutputRole::log_probs:
     case OutputRole::state:
       break;
   }

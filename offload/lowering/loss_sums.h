@@ -11,6 +11,7 @@ namespace longshore::offload {
 
 // The arguments that hold the sums of a step, scalars of float32.
 inline constexpr const char* kLoss = "loss";
+inline constexpr const char* kSftLoss = "sft_loss";
 inline constexpr const char* kAuxiliaryLoss = "auxiliary_loss";
 inline constexpr const char* kExpertLoad = "expert_load";
 

@@ -224,6 +224,13 @@ Operand PassOperands::batch(const Value& value) {
   return operand;
 }
 
+void PassOperands::give_to_host(const std::string& name, const Operand& value, const Scope& scope) {
+  const Operand host =
+      builder_.argument_part(host_name(name), value.type, batches_.first, batches_.count,
+                             MemoryKind::pinned_host, Category::batch);
+  builder_.move(Lane::device_to_host, value, host, scope);
+}
+
 Operand PassOperands::scalar(const std::string& name, models::Dtype dtype) {
   return batch({.name = name, .type = {{}, dtype}, .source = Source::scalar});
 }

@@ -76,6 +76,8 @@ class PassOperands {
   // What the host gives each step, on the device: moved there where this is called first.
   Operand batch(const models::Value& value);
   Operand scalar(const std::string& name, models::Dtype dtype = models::Dtype::float32);
+  // The reverse of batch(): puts what a micro-batch made into its part of a host argument.
+  void give_to_host(const std::string& name, const Operand& value, const Scope& scope);
   // What a layer keeps from run to run, on the device.
   Operand state(const std::string& name, const models::Type& type);
   // A scalar where the host put it.

@@ -91,6 +91,8 @@ void Scan::run_forward(const Program& program, int stage, int layer,
     const Output& output = program.outputs[o];
     if (output.role == OutputRole::value || output.role == OutputRole::later_layers)
       outputs_[{stage, layer, static_cast<int>(o)}] = bindings[output.value.index];
+    else if (output.role == OutputRole::log_probs)
+      operands_.give_to_host(kLogProbs, bindings[output.value.index], scope);
     else if (is_summed(output.role) && runs_here(output))
       losses_->add(output.value, output.role, bindings, scope);
   }
@@ -211,10 +213,14 @@ void Scan::bind_cotangents(int stage, int layer, PlanBuilder::Bindings& bindings
       case OutputRole::loss:
         cotangent = operands_.scalar(kLossGradient);
         break;
+      case OutputRole::sft_loss:
+        cotangent = operands_.scalar(kSftLossGradient);
+        break;
       case OutputRole::auxiliary_loss:
         cotangent = operands_.scalar(kAuxiliaryLossGradient);
         break;
       case OutputRole::expert_load:
+      case OutputRole::log_probs:
       case OutputRole::state:
         throw InternalError(model_.name + ": stage " + s.name + " has a gradient of what has none");
       case OutputRole::value:

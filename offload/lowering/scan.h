@@ -26,8 +26,11 @@ std::string state_name(const std::string& stage, int layer, const std::string& s
 // What enters that layer of a scan; with the number of layers, what leaves the last.
 std::string carry_name(const std::string& stage, int layer);
 
+inline constexpr const char* kLogProbs = "log_probs";
+
 // The scalars that the gradients of a step's losses begin with.
 inline constexpr const char* kLossGradient = "loss_gradient";
+inline constexpr const char* kSftLossGradient = "sft_loss_gradient";
 inline constexpr const char* kAuxiliaryLossGradient = "auxiliary_loss_gradient";
 
 class Scan {
@@ -35,7 +38,8 @@ class Scan {
   Scan(const models::Model& model, PassOperands& operands, PlanBuilder& builder)
       : model_(model), operands_(operands), builder_(builder) {}
 
-  // Forward and backward of one micro-batch.
+  // Forward and backward of one micro-batch. Log-probabilities of its sequences go to its part of
+  // the host argument of kLogProbs, in forward() too.
   void train(const PassOptions& options);
   // Forward only. Outputs of the last stage that are values go to host arguments
   // "output.<index>.host", losses (of this micro-batch alone) to "loss". Carries that are returned

@@ -56,6 +56,12 @@ enum class OptimizerCompute { device, host };
 enum class GradientClipping { global_norm, previous_global_norm };
 enum class OnNonFinite { stop, skip };
 enum class DatasetType { synthetic, tokens, documents };
+// What is learnt: text, or preferences between two answers to a prompt.
+enum class Objective : uint8_t { sft, dpo, ipo, orpo, simpo, kto };
+enum class DpoLoss : uint8_t { sigmoid, robust, hinge };
+enum class LengthNormalization : uint8_t { automatic, off, on };
+// What a preference is measured against; see docs/preferences.md.
+enum class Reference : uint8_t { automatic, adapter_off, adapter_start, frozen, precomputed };
 
 struct DatasetFile {
   std::filesystem::path path;
@@ -109,6 +115,18 @@ struct Config {
   double rope_attention_factor = 0;
 
   // training
+  Objective objective = Objective::sft;
+  std::optional<double> preference_beta;
+  double preference_label_smoothing = 0;
+  DpoLoss dpo_loss = DpoLoss::sigmoid;
+  LengthNormalization preference_length_normalization = LengthNormalization::automatic;
+  std::optional<double> preference_sft_weight;
+  double simpo_gamma = 0.5;
+  double kto_desirable_weight = 1, kto_undesirable_weight = 1;
+  Reference reference = Reference::automatic;
+  std::filesystem::path reference_parameters_path;
+  bool reference_memory_host_offload = false;
+  FrozenWeightDtype reference_weight_dtype = FrozenWeightDtype::automatic;
   std::vector<std::string> trainable_parameters_mask;
   int64_t lora_rank = 0;
   double lora_alpha = 8;

@@ -7,6 +7,7 @@
 #include "base/nearest.h"
 #include "base/printable.h"
 #include "trainer/config/data_paths.h"
+#include "trainer/config/objective.h"
 #include "trainer/config/yaml.h"
 
 namespace longshore::trainer {
@@ -70,6 +71,13 @@ bool may_resume(const Config& config) {
          fs::exists(config.base_output_directory / config.run_name, error);
 }
 
+// Whether a run that goes on has a reference that is as training began.
+bool reads_start_again(const Config& config) {
+  return has_reference(config) && reference_of(config) != Reference::adapter_off &&
+         reference_of(config) != Reference::precomputed &&
+         config.reference_parameters_path.empty();
+}
+
 }  // namespace
 
 void find_missing_inputs(const Config& config, ProblemList& problems) {
@@ -82,8 +90,11 @@ void find_missing_inputs(const Config& config, ProblemList& problems) {
       check_data(config, "dataset_path", entry.path, config.train_split, problems);
   check_data(config, "eval_dataset_path", config.eval_dataset_path, config.eval_split, problems);
   check(config, "tokenizer_path", config.tokenizer_path, Kind::either, problems);
-  if (!may_resume(config)) {
+  check(config, "reference_parameters_path", config.reference_parameters_path, Kind::folder,
+        problems);
+  if (!may_resume(config) || reads_start_again(config))
     check(config, "load_parameters_path", config.load_parameters_path, Kind::folder, problems);
+  if (!may_resume(config)) {
     check(config, "load_adapter_path", config.load_adapter_path, Kind::folder, problems);
     check(config, "load_full_state_path", config.load_full_state_path, Kind::folder, problems);
   }

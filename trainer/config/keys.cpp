@@ -209,6 +209,49 @@ std::vector<Key> make_config_keys() {
        "of CUDA: gradients of attention are sums in a fixed order, so that a step gives the same "
        "bits again and under every policy; false: in any order, which may be faster"},
 
+      {"objective", training,
+       choice<&Config::objective>({"sft", "dpo", "ipo", "orpo", "simpo", "kto"}),
+       "what is learnt: sft: the text itself; others: to prefer the better of two answers to a "
+       "prompt, or of kto answers that are good or bad"},
+      {"preference_beta", training,
+       NumberKey{{&Config::preference_beta, 0}, 0, End::excluded, 1e4, End::included, 0},
+       "how much a preference counts against the reference, of orpo its weight beside sft; 0: 2 "
+       "for simpo, else 0.1"},
+      {"preference_label_smoothing", training,
+       NumberKey{&Config::preference_label_smoothing, 0, End::included, 0.5, End::excluded},
+       "dpo, simpo: probability that a pair is the wrong way round"},
+      {"dpo_loss", training, choice<&Config::dpo_loss>({"sigmoid", "robust", "hinge"}),
+       "dpo: the loss of a pair; sigmoid is conservative, and robust unbiased, where labels are "
+       "smoothed"},
+      {"preference_length_normalization", training,
+       choice<&Config::preference_length_normalization>({"auto", "false", "true"}),
+       "answers count by the mean of their tokens' log-probabilities, and not by the sum; auto: "
+       "for ipo, orpo and simpo"},
+      {"preference_sft_weight", training,
+       NumberKey{{&Config::preference_sft_weight, -1}, 0, End::included, 1e4, End::included, -1},
+       "weight of the cross-entropy of chosen answers, which is added; -1: 1 for orpo, whose "
+       "prompts are learnt too, else 0"},
+      {"simpo_gamma", training, at_least(0, &Config::simpo_gamma),
+       "simpo: by how much a chosen answer is to be ahead"},
+      {"kto_desirable_weight", training, at_least(0, &Config::kto_desirable_weight),
+       "kto: weight of good answers"},
+      {"kto_undesirable_weight", training, at_least(0, &Config::kto_undesirable_weight),
+       "kto: weight of bad answers"},
+      {"reference", training,
+       choice<&Config::reference>(
+           {"auto", "adapter_off", "adapter_start", "frozen", "precomputed"}),
+       "what dpo, ipo and kto measure against: the model without its adapter; with it as it was "
+       "loaded; a frozen copy; or what the model says before the first step, kept beside the "
+       "tokens; auto: the first of these that is the model as training begins"},
+      {"reference_parameters_path", training, PathKey{&Config::reference_parameters_path},
+       "frozen: a Hugging Face folder with the copy's weights; empty: those that training begins "
+       "with"},
+      {"reference_memory_host_offload", training, FlagKey{&Config::reference_memory_host_offload},
+       "frozen: the copy lives in pinned host memory"},
+      {"reference_weight_dtype", training,
+       choice<&Config::reference_weight_dtype>(
+           {"auto", "float32", "bfloat16", "fp8", "int8", "nf4", "mxfp4"}),
+       "frozen: what the copy's matrices are stored in, as frozen_weight_dtype"},
       {"trainable_parameters_mask", training,
        ListKey{&Config::trainable_parameters_mask, "regular expressions", {}},
        "a parameter trains when one of them is found in its full name; the others are frozen; "

@@ -8,6 +8,7 @@
 #include "trainer/config/key_values.h"
 #include "trainer/config/keys.h"
 #include "trainer/config/model_keys.h"
+#include "trainer/config/objective.h"
 #include "trainer/config/trainable_mask.h"
 
 namespace longshore::trainer {
@@ -77,13 +78,15 @@ models::DecoderConfig decoder_config(const Config& config, models::Target target
   decoder.router_z_loss_weight = config.router_z_loss_weight;
   decoder.lora = lora_config(config);
   if (config.use_multimodal) decoder.vision = vision_config(config);
-  decoder.segments = config.dataset_type == DatasetType::documents && config.packing;
+  decoder.segments =
+      config.dataset_type == DatasetType::documents && (config.packing || is_preference(config));
   return decoder;
 }
 
 namespace {
 
-models::Model unmasked_model(const Config& config, models::Target target) {
+models::Model unmasked_model(const Config& config, models::Target target,
+                             const models::HeadOptions& head) {
   const auto layers = static_cast<int>(config.model.layers);
   switch (config.toy) {
     case Toy::a:
@@ -100,7 +103,7 @@ models::Model unmasked_model(const Config& config, models::Target target) {
     case Toy::none:
       break;
   }
-  return models::decoder(decoder_config(config, target));
+  return models::decoder(decoder_config(config, target), head);
 }
 
 std::optional<QuantizedFormat> frozen_format(FrozenWeightDtype dtype) {
@@ -126,7 +129,12 @@ std::optional<QuantizedFormat> frozen_format(FrozenWeightDtype dtype) {
 }  // namespace
 
 models::Model make_model(const Config& config, models::Target target) {
-  models::Model model = unmasked_model(config, target);
+  return make_model(config, target, {.preference = preference_objective(config)});
+}
+
+models::Model make_model(const Config& config, models::Target target,
+                         const models::HeadOptions& head) {
+  models::Model model = unmasked_model(config, target, head);
   apply_mask(config, model);
   quantize_frozen(config, compute_dtype(config, target), model);
   return model;

@@ -23,8 +23,10 @@ void require_dtype(const Config& config, models::Target target);
 models::DecoderConfig decoder_config(const Config& config, models::Target target);
 
 // The model of any model_type. trainable_parameters_mask and frozen_weight_dtype have been applied
-// to it.
+// to it. The second has another head than the objective's, unless it is a toy.
 models::Model make_model(const Config& config, models::Target target);
+models::Model make_model(const Config& config, models::Target target,
+                         const models::HeadOptions& head);
 
 // How frozen_weight_dtype has matrices stored that compute in `dtype`, all of them; nothing where
 // they are as they are, or as load_parameters_path has them.

@@ -8,6 +8,7 @@
 #include "offload/policy/policy.h"
 #include "trainer/config/key_values.h"
 #include "trainer/config/model_keys.h"
+#include "trainer/config/objective.h"
 #include "trainer/config/yaml.h"
 
 namespace longshore::trainer {
@@ -53,6 +54,27 @@ const std::vector<Switch>& switches() {
        {"lora_alpha", "lora_targets", "use_rslora", "use_dora", "modules_to_save",
         "trainable_token_indices", "rank_pattern", "alpha_pattern", "lora_dropout",
         "loraplus_lr_ratio", "lora_per_expert"}},
+      {"objective",
+       [](const Config& config) { return config.objective == Objective::sft; },
+       {"preference_beta", "preference_length_normalization", "preference_sft_weight"}},
+      {"objective",
+       [](const Config& config) {
+         return config.objective != Objective::dpo && config.objective != Objective::simpo;
+       },
+       {"preference_label_smoothing"}},
+      {"objective",
+       [](const Config& config) { return config.objective != Objective::dpo; },
+       {"dpo_loss"}},
+      {"objective",
+       [](const Config& config) { return config.objective != Objective::simpo; },
+       {"simpo_gamma"}},
+      {"objective",
+       [](const Config& config) { return config.objective != Objective::kto; },
+       {"kto_desirable_weight", "kto_undesirable_weight"}},
+      {"objective", [](const Config& config) { return !has_reference(config); }, {"reference"}},
+      {"reference",
+       [](const Config& config) { return reference_of(config) != Reference::frozen; },
+       {"reference_parameters_path", "reference_memory_host_offload", "reference_weight_dtype"}},
       {"num_epoch", [](const Config& config) { return config.num_epoch > 0; }, {"steps"}},
       {"opt_type",
        [](const Config& config) { return config.opt_type != OptType::adamw; },

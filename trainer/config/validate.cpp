@@ -20,6 +20,7 @@
 #include "offload/policy/policy.h"
 #include "trainer/config/key_values.h"
 #include "trainer/config/model_keys.h"
+#include "trainer/config/objective.h"
 #include "trainer/config/yaml.h"
 
 namespace longshore::trainer {
@@ -418,6 +419,39 @@ void check_files(const Config& config) {
   }
 }
 
+void check_reference(const Config& config) {
+  const Reference reference = reference_of(config);
+  const bool is_of_adapter =
+      reference == Reference::adapter_off || reference == Reference::adapter_start;
+  if (is_of_adapter && config.lora_rank == 0)
+    refuse(config, "reference", "frozen or precomputed with " + described(config, "lora_rank"));
+  const bool trains_others =
+      !config.modules_to_save.empty() || !config.trainable_parameters_mask.empty();
+  if (reference == Reference::adapter_off && trains_others)
+    refuse(config, "reference",
+           "adapter_start, where more than adapters trains, of which adapter_off keeps nothing");
+  const bool has_own_weights =
+      reference == Reference::frozen && !config.reference_parameters_path.empty();
+  if (reference == Reference::frozen && !has_own_weights && !config.load_adapter_path.empty())
+    refuse(config, "reference",
+           "adapter_start or adapter_off with " + described(config, "load_adapter_path"));
+  const bool is_as_it_began = reference != Reference::adapter_off && !has_own_weights;
+  if (is_as_it_began && !config.load_full_state_path.empty())
+    refuse(config, "load_full_state_path",
+           "load_parameters_path, whose weights the reference of " +
+               described(config, "objective") + " can be read from again");
+}
+
+void check_objective(const Config& config) {
+  if (!is_preference(config)) return;
+  if (config.dataset_type != DatasetType::documents)
+    refuse(config, "dataset_type", "documents with " + described(config, "objective"));
+  if (config.excess_length_strategy == data::ExcessLength::split)
+    refuse(config, "excess_length_strategy",
+           "truncate or skip with " + described(config, "objective"));
+  if (has_reference(config)) check_reference(config);
+}
+
 void check_epochs(const Config& config) {
   if (config.num_epoch == 0) return;
   if (config.dataset_type == DatasetType::synthetic)
@@ -530,7 +564,7 @@ void refuse_if_any(const ProblemList& problems) {
 void find_other_faults(const Config& config, ProblemList& problems) {
   find_faults(config,
               {check_run, check_training, check_parallelism, check_optimizer, check_dtypes,
-               check_data, check_evaluation, check_sample},
+               check_objective, check_data, check_evaluation, check_sample},
               problems);
 }
 

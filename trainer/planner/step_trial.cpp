@@ -77,6 +77,8 @@ MemoryByKind StepTrials::memory(StepOptions options) const {
                         .writes_checkpoints = plans_.writes_checkpoints};
   changed.step =
       plan_step(changed.model, changed.layout, changed.options, spec_.hardware()->target);
+  changed.step.reference = plans_.step.reference;
+  changed.step.log_probs = plans_.step.log_probs;
   return analyze(changed);
 }
 

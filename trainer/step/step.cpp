@@ -1,10 +1,10 @@
 #include "trainer/step/step.h"
 
+#include <algorithm>
 #include <string>
 
 #include "base/error.h"
 #include "models/ops/square_sum/square_sum.h"
-#include "trainer/step/batch_arguments.h"
 #include "trainer/step/gradient_norm.h"
 
 namespace longshore::trainer {
@@ -30,7 +30,10 @@ void write_scalar(offload::Arguments& arguments, const std::string& name, double
 
 TrainStep::TrainStep(const StepPlans& plans, offload::Backend& backend,
                      offload::Arguments& arguments, const offload::Arenas& arenas)
-    : plans_(plans), backend_(backend), arguments_(arguments) {
+    : plans_(plans),
+      backend_(backend),
+      arguments_(arguments),
+      inputs_(plans, backend, arguments, arenas) {
   auto executable = [&](const Plan& plan) {
     return std::make_unique<offload::Executable>(plan, backend, arguments, arenas);
   };
@@ -63,24 +66,28 @@ void TrainStep::write_update_scalars(const StepScalars& scalars) {
 }
 
 StepResult TrainStep::run(const std::vector<data::Batch>& batches, const StepScalars& scalars,
-                          offload::Ledger& ledger) {
+                          offload::Ledger& ledger, const std::vector<data::Batch>& mismatched) {
   if (std::ssize(batches) != plans_.micro_batches)
     throw InternalError("a step of " + std::to_string(plans_.micro_batches) +
                         " micro-batches is given " + std::to_string(batches.size()));
   StepResult result;
   result.total_weights = scalars.total_weights;
+  int64_t chosen_targets = scalars.chosen_targets;
   if (result.total_weights == 0)
-    for (const data::Batch& batch : batches) result.total_weights += batch.total_weights;
+    for (const data::Batch& batch : batches) {
+      result.total_weights += batch.total_weights;
+      chosen_targets += batch.chosen_targets;
+    }
   if (result.total_weights == 0) throw InternalError("a step without a trained target");
 
   write_scalar(arguments_, offload::kLossGradient, 1.0 / result.total_weights);
+  write_scalar(arguments_, offload::kSftLossGradient, 1.0 / std::max<int64_t>(1, chosen_targets));
   write_scalar(arguments_, offload::kAuxiliaryLossGradient,
                1.0 / plans_.micro_batches_of_all_devices);
   write_update_scalars(flush_ ? deferred_.value_or(StepScalars{}) : scalars);
-  for (size_t i = 0; i < batches.size(); ++i)
-    write_batch(batches[i], arguments_, static_cast<int64_t>(i));
   execute([&] {
-    const std::vector<offload::PlanRuns> runs = plans_.runs();
+    inputs_.write(batches, mismatched, ledger);
+    const std::vector<offload::PlanRuns> runs = plans_.passes();
     for (size_t i = 0; i < runs.size(); ++i)
       for (int64_t number = 0; number < runs[i].times; ++number)
         executables_[i]->run(ledger, number);
@@ -93,6 +100,12 @@ StepResult TrainStep::run(const std::vector<data::Batch>& batches, const StepSca
                           plans_.micro_batches_of_all_devices
                     : 0;
   };
+  if (arguments_.has(offload::host_name(offload::kSftLoss))) {
+    result.sft_loss = static_cast<double>(read_scalar(arguments_, offload::kSftLoss)) /
+                      static_cast<double>(std::max<int64_t>(1, chosen_targets));
+    result.loss += result.sft_loss;
+  }
+  result.rewards = inputs_.rewards(batches);
   result.auxiliary_loss = mean(offload::kAuxiliaryLoss);
   result.expert_load = mean(offload::kExpertLoad);
   result.gradient_norm = read_scalar(arguments_, kGradientNorm);
@@ -117,9 +130,10 @@ void TrainStep::execute(const std::function<void()>& plans) {
 }
 
 StepResult TrainStep::record(const std::vector<data::Batch>& batches, const StepScalars& scalars,
-                             offload::Ledger& ledger, std::vector<offload::Event>& events) {
+                             offload::Ledger& ledger, std::vector<offload::Event>& events,
+                             const std::vector<data::Batch>& mismatched) {
   backend_.start_recording();
-  StepResult result = run(batches, scalars, ledger);
+  StepResult result = run(batches, scalars, ledger, mismatched);
   offload::LaneSpans spans = backend_.stop_recording();
   events = offload::timeline(plans_.in_order(), spans);
   return result;

@@ -94,7 +94,8 @@ class StepPlanner {
 
 void StepPlanner::return_losses(PlanBuilder& builder) const {
   return_loss(builder, offload::kLoss, layout_.mesh);
-  for (const auto& [role, name] : {std::pair{models::OutputRole::auxiliary_loss, kAuxiliaryLoss},
+  for (const auto& [role, name] : {std::pair{models::OutputRole::sft_loss, offload::kSftLoss},
+                                   {models::OutputRole::auxiliary_loss, kAuxiliaryLoss},
                                    {models::OutputRole::expert_load, kExpertLoad}})
     if (has_output(model_, role)) return_loss(builder, name, layout_.mesh);
 }
@@ -152,10 +153,21 @@ Plan StepPlanner::flush(const Plan& step) const {
 
 }  // namespace
 
-std::vector<offload::PlanRuns> StepPlans::runs() const {
+std::vector<offload::PlanRuns> StepPlans::passes() const {
   std::vector<offload::PlanRuns> runs;
   for (const Plan& plan : plans) runs.push_back({.plan = &plan});
   if (plans.size() == 3) runs[1].times = micro_batches - 2;
+  return runs;
+}
+
+std::vector<offload::PlanRuns> StepPlans::runs() const {
+  std::vector<offload::PlanRuns> runs;
+  // A KL estimate is of other batches, as many.
+  if (reference)
+    runs.push_back({.plan = &*reference, .times = micro_batches * (log_probs ? 2 : 1)});
+  if (log_probs) runs.push_back({.plan = &*log_probs, .times = micro_batches});
+  const std::vector<offload::PlanRuns> of_passes = passes();
+  runs.insert(runs.end(), of_passes.begin(), of_passes.end());
   return runs;
 }
 
@@ -168,7 +180,7 @@ std::vector<const Plan*> StepPlans::in_order() const {
 
 std::vector<const Plan*> StepPlans::of_step() const {
   std::vector<const Plan*> list;
-  for (const Plan& plan : plans) list.push_back(&plan);
+  for (const offload::PlanRuns& one : runs()) list.push_back(one.plan);
   return list;
 }
 
@@ -213,8 +225,9 @@ Plan plan_forward(const models::Model& model, const offload::ParameterLayout& la
                                  {.count = micro_batches});
   offload::Scan scan(model, operands, builder);
   scan.forward(carries);
-  if (has_output(model, models::OutputRole::loss))
-    return_loss(builder, offload::kLoss, layout.mesh);
+  for (const auto& [role, name] : {std::pair{models::OutputRole::loss, offload::kLoss},
+                                   {models::OutputRole::sft_loss, offload::kSftLoss}})
+    if (has_output(model, role)) return_loss(builder, name, layout.mesh);
   return builder.finish(transfers);
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "models/families/decoder.h"
 #include "models/ir/model.h"
 #include "offload/lowering/scan.h"
 #include "offload/policy/stage_policies.h"
@@ -28,6 +29,12 @@ struct StepOptions {
 // Where clipping makes the update wait for all gradients and something of it has to move, it is
 // deferred into the forward pass of the next step's first plan; `flush` updates without a pass.
 struct StepPlans {
+  // Forward passes before those, each of one micro-batch, that leave log-probabilities of its
+  // sequences: of the reference, and of kto's KL estimate also the policy's own. They read the
+  // batch that the first pass reads.
+  std::optional<offload::Plan> reference, log_probs;
+  // What is learnt of pairs of answers, if it is of those.
+  std::optional<models::PreferenceObjective> preference;
   // Of the only micro-batch; or of the first, of those between if there are any, and of the last.
   std::vector<offload::Plan> plans;
   int64_t micro_batches = 1;
@@ -39,9 +46,10 @@ struct StepPlans {
   double previous_norm_threshold = 0;
   std::vector<models::Optimizer> optimizers;  // of which the host gives the rules' scalars
 
+  std::vector<offload::PlanRuns> passes() const;       // of `plans`, in order
   std::vector<offload::PlanRuns> runs() const;         // of a step, in order
   std::vector<const offload::Plan*> in_order() const;  // the same, a plan for each micro-batch
-  std::vector<const offload::Plan*> of_step() const;   // `plans`
+  std::vector<const offload::Plan*> of_step() const;   // each once
   std::vector<const offload::Plan*> all() const;       // these and `flush`
 };
 

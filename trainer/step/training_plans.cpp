@@ -17,8 +17,10 @@
 #include "trainer/config/device_mesh.h"
 #include "trainer/config/label_actions.h"
 #include "trainer/config/model_config.h"
+#include "trainer/config/objective.h"
 #include "trainer/step/batch_arguments.h"
 #include "trainer/step/prefetch.h"
+#include "trainer/step/reference.h"
 #include "trainer/step/short_step.h"
 #include "trainer/weights/saved_state.h"
 
@@ -161,12 +163,13 @@ std::optional<StepOptions> keeping_all_in_less(const RunSpec& spec, const models
 }
 
 // Nothing drops out of what is only evaluated.
-models::Model without_dropout(const RunSpec& spec, const models::Model& model) {
-  if (spec.config().lora_dropout == 0) return model;
-  Config config = spec.config();
+Config without_dropout(Config config) {
   config.lora_dropout = 0;
-  return make_model(config, spec.target());
+  return config;
 }
+
+// Of the policy, before a step's passes.
+bool reads_log_probs(const Config& config) { return config.objective == Objective::kto; }
 
 }  // namespace
 
@@ -251,10 +254,20 @@ TrainingPlans plan_training(const RunSpec& spec, int64_t rank) {
     plans.step = plan_as(rank);
   }
   const offload::Transfers& transfers = plans.options.transfers;
+  plans.step.preference = preference_objective(config);
+  if (auto reference = plan_reference(spec, plans.layout, rank, transfers)) {
+    plans.reference = std::move(reference->layout);
+    plans.step.reference = std::move(reference->plan);
+  }
+  if (reads_log_probs(config))
+    plans.step.log_probs =
+        plan_forward(make_model(without_dropout(config), target, {.head = models::Head::log_probs}),
+                     plans.layout, "log-probabilities", transfers, target,
+                     offload::Carries::internal, plans.options.micro_batches);
   if (evaluates(config))
     plans.evaluate =
-        plan_forward(without_dropout(spec, plans.model), plans.layout, "evaluate", transfers,
-                     target, offload::Carries::internal, plans.options.micro_batches);
+        plan_forward(make_model(without_dropout(config), target), plans.layout, "evaluate",
+                     transfers, target, offload::Carries::internal, plans.options.micro_batches);
   if (samples(config))
     plans.sample = plan_decoding(decoder_config(config, target), plans.layout,
                                  sample_capacity(config), {}, transfers, target);

@@ -136,7 +136,10 @@ void require_same_model(const Config& config, const DecoderConfig& model) {
 
 std::string load_weights(const WeightSources& from, const DecoderConfig& model,
                          const offload::ParameterLayout& layout, offload::Arguments& arguments,
-                         Copies copies) {
+                         Copies copies, const ChooseBucket& writes) {
+  offload::ParameterLayout written = layout;
+  if (writes)
+    std::erase_if(written.buckets, [&](const offload::Bucket& bucket) { return !writes(bucket); });
   const OpenedWeights opened(from, model, layout);
   const RowNorms norms(layout);
   const FillParameter fill_from_model = [&](const Parameter& parameter, int64_t first,
@@ -149,7 +152,7 @@ std::string load_weights(const WeightSources& from, const DecoderConfig& model,
   data::NonFinite odd;
   std::mutex counting;
   write_parameters(
-      layout,
+      written,
       [&](const Parameter& parameter, int64_t first, std::span<float> values) {
         if (opened.adapter && parameter.weight.of_adapter)
           return opened.adapter->read(parameter, first, values);
@@ -167,7 +170,7 @@ std::string load_weights(const WeightSources& from, const DecoderConfig& model,
       },
       arguments, copies, copy);
   int64_t elements = 0;
-  for (const offload::Bucket& bucket : layout.buckets)
+  for (const offload::Bucket& bucket : written.buckets)
     for (const Parameter& parameter : bucket.parameters)
       if (!models::is_lora_weight(parameter.name)) elements += parameter.tensor_shape().count();
   std::string text =
@@ -195,9 +198,10 @@ void require_weights(const Config& config, const DecoderConfig& model,
 }
 
 std::string load_parameters(const Config& config, const DecoderConfig& model,
-                            const offload::ParameterLayout& layout, offload::Arguments& arguments) {
+                            const offload::ParameterLayout& layout, offload::Arguments& arguments,
+                            const ChooseBucket& writes) {
   require_same_model(config, model);
-  return load_weights(sources(config), model, layout, arguments);
+  return load_weights(sources(config), model, layout, arguments, Copies::all, writes);
 }
 
 }  // namespace longshore::trainer

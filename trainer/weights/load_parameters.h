@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <string>
 
@@ -27,15 +28,18 @@ struct WeightSources {
 // many values of this device's are not finite. Throws DataError when tensors are missing, not
 // expected or of another shape, all of a file listed at once, and for values of an adapter that are
 // not finite. With tied embeddings the folder may hold lm_head.weight as well.
+// With `writes` only into the buckets of which it says so.
+using ChooseBucket = std::function<bool(const offload::Bucket&)>;
 std::string load_weights(const WeightSources& from, const models::DecoderConfig& model,
                          const offload::ParameterLayout& layout, offload::Arguments& arguments,
-                         Copies copies = Copies::all);
+                         Copies copies = Copies::all, const ChooseBucket& writes = nullptr);
 
 // The same for `load_parameters_path` and `load_adapter_path`, into all copies. Throws also
 // ConfigError when the folder's config.json describes another model, listing each key with both
 // values.
 std::string load_parameters(const Config& config, const models::DecoderConfig& model,
-                            const offload::ParameterLayout& layout, offload::Arguments& arguments);
+                            const offload::ParameterLayout& layout, offload::Arguments& arguments,
+                            const ChooseBucket& writes = nullptr);
 
 // Throws what load_parameters() would, as far as config.json and the files' headers tell. It reads
 // nothing else, so that what is wrong is known before anything takes long.

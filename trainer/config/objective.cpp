@@ -1,0 +1,65 @@
+#include "trainer/config/objective.h"
+
+namespace longshore::trainer {
+namespace {
+
+models::PreferenceLoss loss_kind(const Config& config) {
+  using models::PreferenceLoss;
+  switch (config.objective) {
+    case Objective::ipo:
+      return PreferenceLoss::squared;
+    case Objective::orpo:
+      return PreferenceLoss::odds_ratio;
+    case Objective::kto:
+      return PreferenceLoss::kto;
+    case Objective::dpo:
+      if (config.dpo_loss == DpoLoss::robust) return PreferenceLoss::robust;
+      if (config.dpo_loss == DpoLoss::hinge) return PreferenceLoss::hinge;
+      break;
+    case Objective::sft:
+    case Objective::simpo:
+      break;
+  }
+  return PreferenceLoss::sigmoid;
+}
+
+bool normalizes_length(const Config& config) {
+  if (config.preference_length_normalization != LengthNormalization::automatic)
+    return config.preference_length_normalization == LengthNormalization::on;
+  return config.objective == Objective::ipo || config.objective == Objective::orpo ||
+         config.objective == Objective::simpo;
+}
+
+}  // namespace
+
+bool is_preference(const Config& config) { return config.objective != Objective::sft; }
+
+bool has_reference(const Config& config) {
+  return config.objective == Objective::dpo || config.objective == Objective::ipo ||
+         config.objective == Objective::kto;
+}
+
+Reference reference_of(const Config& config) {
+  if (config.reference != Reference::automatic) return config.reference;
+  if (config.lora_rank == 0) return Reference::frozen;
+  return config.load_adapter_path.empty() ? Reference::adapter_off : Reference::adapter_start;
+}
+
+std::optional<models::PreferenceObjective> preference_objective(const Config& config) {
+  if (!is_preference(config)) return std::nullopt;
+  const bool is_simpo = config.objective == Objective::simpo,
+             is_orpo = config.objective == Objective::orpo;
+  return models::PreferenceObjective{
+      .loss = {.kind = loss_kind(config),
+               .beta = config.preference_beta.value_or(is_simpo ? 2 : 0.1),
+               .label_smoothing = config.preference_label_smoothing,
+               .margin = is_simpo ? config.simpo_gamma : 0,
+               .normalizes_length = normalizes_length(config),
+               .chosen_weight = config.kto_desirable_weight,
+               .rejected_weight = config.kto_undesirable_weight},
+      .has_reference = has_reference(config),
+      .sft_weight = config.preference_sft_weight.value_or(is_orpo ? 1 : 0),
+      .sft_has_prompts = is_orpo};
+}
+
+}  // namespace longshore::trainer

@@ -1,0 +1,24 @@
+// What the config's objective means: the loss that a model's head computes, and what it is measured
+// against.
+#pragma once
+
+#include <optional>
+
+#include "data/rows/batch.h"
+#include "models/families/decoder.h"
+#include "trainer/config/config.h"
+
+namespace longshore::trainer {
+
+// Whether data are pairs of answers.
+bool is_preference(const Config& config);
+// Whether the objective compares with another model.
+bool has_reference(const Config& config);
+// Which that is, where it is automatic: without adapter_off, adapter_start and frozen it is the
+// model as training begins.
+Reference reference_of(const Config& config);
+
+// Nothing for sft.
+std::optional<models::PreferenceObjective> preference_objective(const Config& config);
+
+}  // namespace longshore::trainer

@@ -1,0 +1,117 @@
+#include "trainer/step/step_inputs.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+#include "offload/lowering/pass_operands.h"
+#include "offload/lowering/scan.h"
+#include "offload/memory/alignment.h"
+#include "trainer/step/batch_arguments.h"
+
+namespace longshore::trainer {
+namespace {
+
+int64_t bytes_of(const std::vector<float>& values) {
+  return std::ssize(values) * static_cast<int64_t>(sizeof(float));
+}
+
+}  // namespace
+
+StepInputs::StepInputs(const StepPlans& plans, offload::Backend& backend,
+                       offload::Arguments& arguments, const offload::Arenas& arenas)
+    : objective_(plans.preference), backend_(backend), arguments_(arguments) {
+  auto executable = [&](const std::optional<offload::Plan>& plan) {
+    return plan ? std::make_unique<offload::Executable>(*plan, backend, arguments, arenas)
+                : nullptr;
+  };
+  reference_plan_ = executable(plans.reference);
+  log_probs_plan_ = executable(plans.log_probs);
+}
+
+void StepInputs::write_batches(std::span<const data::Batch> batches) {
+  for (size_t i = 0; i < batches.size(); ++i)
+    write_batch(batches[i], arguments_, static_cast<int64_t>(i));
+}
+
+void StepInputs::write_values(const char* input, size_t batch, const std::vector<float>& values) {
+  const int64_t bytes = bytes_of(values);
+  arguments_.write_part(offload::host_name(input),
+                        static_cast<int64_t>(batch) * offload::align_up(bytes), values.data(),
+                        bytes);
+}
+
+StepInputs::LogProbs StepInputs::read_log_probs(size_t batches) const {
+  const std::string name = offload::host_name(offload::kLogProbs);
+  LogProbs log_probs(batches, std::vector<float>(places_));
+  for (size_t i = 0; i < batches; ++i) {
+    const int64_t bytes = bytes_of(log_probs[i]);
+    arguments_.read_part(name, static_cast<int64_t>(i) * offload::align_up(bytes),
+                         log_probs[i].data(), bytes);
+  }
+  return log_probs;
+}
+
+StepInputs::LogProbs StepInputs::log_probs_by(offload::Executable& plan, size_t batches,
+                                              offload::Ledger& ledger) {
+  for (size_t i = 0; i < batches; ++i) plan.run(ledger, static_cast<int64_t>(i));
+  backend_.synchronize();
+  return read_log_probs(batches);
+}
+
+// The mean over the answers of all devices of how much more likely they are to the policy; at least
+// 0, as the divergence that it estimates.
+double StepInputs::kl(std::span<const data::Batch> batches, const LogProbs& policy,
+                      const LogProbs& reference) const {
+  double more = 0, count = 0;
+  for (size_t i = 0; i < batches.size(); ++i)
+    for (const Answer& answer : answers_of(batches[i])) {
+      const auto at = static_cast<size_t>(answer.place);
+      const double measure = static_cast<double>(policy[i][at]) - reference[i][at];
+      more += objective_->loss.normalizes_length ? measure / static_cast<double>(answer.tokens)
+                                                 : measure;
+      count += 1;
+    }
+  std::array sums{more, count};
+  sum_over_devices_(sums);
+  return sums[1] > 0 ? std::max(0., sums[0] / sums[1]) : 0;
+}
+
+void StepInputs::write(std::span<const data::Batch> batches,
+                       std::span<const data::Batch> mismatched, offload::Ledger& ledger) {
+  write_batches(batches);
+  if (!objective_) return;
+  places_ = static_cast<size_t>(batches[0].shape.rows * batches[0].shape.length);
+  if (reference_plan_) reference_ = log_probs_by(*reference_plan_, batches.size(), ledger);
+  std::vector<float> divergence;
+  if (log_probs_plan_) {
+    if (mismatched.size() != batches.size())
+      throw InternalError("a KL estimate of " + std::to_string(batches.size()) +
+                          " batches is given " + std::to_string(mismatched.size()));
+    write_batches(mismatched);
+    const LogProbs reference = log_probs_by(*reference_plan_, mismatched.size(), ledger);
+    const LogProbs policy = log_probs_by(*log_probs_plan_, mismatched.size(), ledger);
+    divergence.assign(static_cast<size_t>(batches[0].shape.rows),
+                      static_cast<float>(kl(mismatched, policy, reference)));
+    write_batches(batches);
+  }
+  for (size_t i = 0; i < batches.size(); ++i) {
+    if (reference_plan_) write_values(models::kReferenceLogProbs, i, reference_[i]);
+    if (!divergence.empty()) write_values(models::kKl, i, divergence);
+  }
+}
+
+std::optional<Rewards> StepInputs::rewards(std::span<const data::Batch> batches) const {
+  if (!objective_) return std::nullopt;
+  const LogProbs policy = read_log_probs(batches.size());
+  Rewards rewards;
+  for (size_t i = 0; i < batches.size(); ++i)
+    add_rewards(*objective_, batches[i], policy[i],
+                objective_->has_reference ? std::span<const float>(reference_[i])
+                                          : std::span<const float>(),
+                rewards);
+  sum_over_devices_(rewards.values());
+  return rewards;
+}
+
+}  // namespace longshore::trainer
