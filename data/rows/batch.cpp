@@ -78,6 +78,34 @@ Batch padding(const BatchSchema& schema) {
   return batch;
 }
 
+int64_t prompt_length(std::span<const uint8_t> carries_loss) {
+  return std::ranges::find(carries_loss, 1) - carries_loss.begin();
+}
+
+void count_weights(Batch& batch, Counted counted) {
+  batch.total_weights = batch.chosen_targets = 0;
+  if (counted == Counted::targets) {
+    if (batch.has(kTargets))
+      batch.total_weights =
+          std::ssize(batch[kTargets]) - std::ranges::count(batch[kTargets], kIgnoredTarget);
+    return;
+  }
+  const std::vector<int32_t>&targets = batch[kTargets], &segments = batch[kSegments];
+  const std::vector<int32_t>& predicted = batch.has(kNextTokens) ? batch[kNextTokens] : targets;
+  const auto length = static_cast<size_t>(batch.shape.length);
+  int32_t last = kPadding;  // the segment of the answer that was counted last
+  for (size_t i = 0; i < segments.size(); ++i) {
+    if (i % length == 0) last = kPadding;
+    const int32_t segment = segments[i];
+    const bool is_chosen = segment % 2 == 1;
+    if (is_chosen && predicted[i] != kIgnoredTarget) ++batch.chosen_targets;
+    if (segment == kPadding || segment == last || targets[i] == kIgnoredTarget) continue;
+    const bool completes = !is_chosen && last == segment - 1;
+    if (counted == Counted::answers || completes) ++batch.total_weights;
+    last = segment;
+  }
+}
+
 template <class T>
 std::span<T> Row::part(std::vector<T>& values) const {
   const size_t per_row = values.size() / static_cast<size_t>(batch_.shape.rows);
@@ -113,6 +141,7 @@ void Row::put(int64_t at, int32_t segment, std::span<const int32_t> sequence,
   };
   fill(kTokens, [&](size_t i) { return sequence[i]; });
   fill(kTargets, [&](size_t i) { return carries_loss[i + 1] ? sequence[i + 1] : kIgnoredTarget; });
+  fill(kNextTokens, [&](size_t i) { return sequence[i + 1]; });
   fill(kPositions, [&](size_t i) { return static_cast<int32_t>(i); });
   fill(kSegments, [&](size_t) { return segment; });
 }

@@ -17,6 +17,8 @@ namespace longshore::data {
 // within its sequence, and the number of that sequence in the row, from 1, or kPadding.
 inline constexpr const char *kTokens = "tokens", *kTargets = "targets", *kPositions = "positions",
                             *kSegments = "segments";
+// As the targets, but of tokens that carry no loss too: the token after each of a sequence.
+inline constexpr const char* kNextTokens = "next_tokens";
 // What images give, of a model that reads them, in N slots for each row and P patches for each: the
 // pixels of each patch [N,P,3pp], see to_patches(); the places of each image's R tokens among all
 // positions of the batch [N,R], or kNoPlace in a slot that is empty; and of each position the
@@ -30,6 +32,14 @@ constexpr int32_t kNoPlace = -1;
 constexpr int32_t kIgnoredTarget = -1;
 // The segment of a position that holds no token of a dataset.
 constexpr int32_t kPadding = 0;
+
+// What a batch counts, and the mean of a loss is over: its targets that are trained; or, of pairs
+// of answers, where the p-th pair of a row is its segments 2p + 1 and 2p + 2, the pairs of which
+// both answers have such targets, or the answers that have.
+enum class Counted : uint8_t { targets, pairs, answers };
+
+// What follows the prompt of each sequence of a row: its own answer, or that of another prompt.
+enum class Answers : uint8_t { own, of_others };
 
 struct BatchShape {
   int64_t rows = 0;    // B
@@ -51,6 +61,8 @@ struct BatchInput {
 struct BatchSchema {
   BatchShape shape;
   std::vector<BatchInput> inputs;
+  Counted counted = Counted::targets;
+  Answers answers = Answers::own;
 
   BatchSchema(BatchShape shape);
   BatchSchema(int64_t rows, int64_t length) : BatchSchema(BatchShape{rows, length}) {}
@@ -64,8 +76,8 @@ struct Batch {
 
   BatchShape shape;
   std::map<std::string, Values> inputs = {};
-  int64_t total_weights = 0;  // number of targets that are trained
-  int64_t chosen_targets = 0;
+  int64_t total_weights = 0;   // how many there are of what the schema counts
+  int64_t chosen_targets = 0;  // see count_weights()
 
   bool has(const std::string& name) const { return inputs.contains(name); }
   // Values of int32. Throws InternalError where there are others; where there are none, the first
@@ -80,12 +92,23 @@ int64_t bytes(const BatchSchema& schema);
 // Rows of padding.
 Batch padding(const BatchSchema& schema);
 
+// Counts total_weights of a batch whose rows are there. Where these are pairs or answers, also
+// chosen_targets: those of the chosen answers, the segments of odd numbers, that are trained; or
+// where there is kNextTokens all their tokens that are predicted.
+void count_weights(Batch& batch, Counted counted);
+
+// How many tokens of an answer with its prompt are the prompt's: those before the first that
+// carries loss. Of each token `carries_loss` has 1 or 0.
+int64_t prompt_length(std::span<const uint8_t> carries_loss);
+
 // One row of a batch.
 class Row {
  public:
-  Row(Batch& batch, int64_t number) : batch_(batch), number_(number) {}
+  Row(Batch& batch, int64_t number, Answers answers = Answers::own)
+      : batch_(batch), number_(number), answers_(answers) {}
 
   int64_t number() const { return number_; }
+  Answers answers() const { return answers_; }
   bool has(const std::string& name) const { return batch_.has(name); }
 
   // The row's values of an input; none where the model does not read it. Throws InternalError where
@@ -107,6 +130,7 @@ class Row {
 
   Batch& batch_;
   int64_t number_;
+  Answers answers_;
 };
 
 }  // namespace longshore::data

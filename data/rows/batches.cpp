@@ -45,13 +45,11 @@ Batch filled(const BatchSchema& schema, int64_t first, Read read) {
   // Images take long to decode; text does not.
   const int64_t threads = batch.has(kPixelValues) ? usable_processors() : 1;
   read_rows(schema.shape.rows, threads, [&](int64_t row) {
-    const Row into(batch, row);
+    const Row into(batch, row, schema.answers);
     std::ranges::fill(into[kRowNumbers], static_cast<int32_t>(first + row));
     read(first + row, into);
   });
-  if (batch.has(kTargets))
-    batch.total_weights = std::ranges::count_if(
-        batch[kTargets], [](int32_t target) { return target != kIgnoredTarget; });
+  count_weights(batch, schema.counted);
   return batch;
 }
 

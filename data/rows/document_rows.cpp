@@ -31,82 +31,117 @@ DocumentRows::DocumentRows(std::shared_ptr<const TokenFile> file,
     throw DataError("found " + plural(file_->image_count(), "image") +
                     ", but the model reads none; nearest: use_multimodal=true");
   if (options_.images) check(*options_.images);
+  if (file_->has_pairs() && options_.excess_length == ExcessLength::split)
+    throw ConfigError(
+        "excess_length_strategy: found split, expected truncate or skip, since a pair of answers "
+        "must stand in one row; nearest: truncate");
   for (int64_t document = 0; document < file_->document_count();) {
     const PackedBlock block = pack(document);
     blocks_.push_back({document, count_});
     count_ += static_cast<int64_t>(block.rows.size());
     document = block.end_document;
-    counts_.documents += block.counts.documents;
-    counts_.too_long += block.counts.too_long;
-    counts_.images_cut += block.counts.images_cut;
-    counts_.too_many_images += block.counts.too_many_images;
-    counts_.untrained += block.counts.untrained;
-    counts_.positions += block.counts.positions;
-    counts_.images += block.counts.images;
+    counts_.add(block.counts);
   }
-  if (count_ == 0)
-    throw DataError("found nothing to train on in " + plural(counts_.documents, "document") + ": " +
-                    std::to_string(counts_.too_long) + " with more than the " +
-                    std::to_string(options.length + 1) + " tokens that a row of " +
-                    std::to_string(options.length) + " takes, " +
-                    (counts_.too_many_images == 0
-                         ? ""
-                         : std::to_string(counts_.too_many_images) + " with more than the " +
-                               std::to_string(options.images->images_per_row) +
-                               " images of a row (max_num_images_per_example), ") +
-                    std::to_string(counts_.untrained) + " with nothing to learn in it");
+  if (count_ == 0) throw DataError(nothing_to_train_on());
+}
+
+std::string DocumentRows::nothing_to_train_on() const {
+  const std::string length = std::to_string(options_.length);
+  return "found nothing to train on in " +
+         plural(counts_.units, file_->has_pairs() ? "pair" : "document") + ": " +
+         std::to_string(counts_.too_long) + " with more than the " +
+         (file_->has_pairs() ? length + " positions of a row, "
+                             : std::to_string(options_.length + 1) + " tokens that a row of " +
+                                   length + " takes, ") +
+         (counts_.too_many_images == 0
+              ? ""
+              : std::to_string(counts_.too_many_images) + " with more than the " +
+                    std::to_string(options_.images->images_per_row) +
+                    " images of a row (max_num_images_per_example), ") +
+         std::to_string(counts_.untrained) + " with nothing to learn in it";
+}
+
+void DocumentRows::Counts::add(const Counts& others) {
+  units += others.units;
+  too_long += others.too_long;
+  images_cut += others.images_cut;
+  too_many_images += others.too_many_images;
+  untrained += others.untrained;
+  one_sided += others.one_sided;
+  positions += others.positions;
+  images += others.images;
+}
+
+void DocumentRows::Unit::add(const Sequence& sequence) {
+  sequences.push_back(sequence);
+  positions += sequence.count - 1;
+  images += sequence.images.count;
 }
 
 void DocumentRows::read(int64_t index, const Row& into) const {
   const auto after = std::ranges::upper_bound(blocks_, index, {}, &Block::first_row);
   const Block& block = *(after - 1);
   const PackedBlock packed = pack(block.first_document);
-  const std::vector<Sequence>& row = packed.rows[static_cast<size_t>(index - block.first_row)];
+  const UnitsOfRow& row = packed.rows[static_cast<size_t>(index - block.first_row)];
+  std::vector<RowSequence> sequences = read_sequences(row);
+  if (into.answers() == Answers::of_others) exchange_answers(sequences);
   std::optional<RowImageWriter> images;
   if (options_.images) images.emplace(*options_.images, into, options_.length);
-  std::vector<int32_t> tokens;
-  std::vector<uint8_t> carries_loss;
   int64_t at = 0;
-  int32_t segment = kPadding;
-  for (const Sequence& sequence : row) {
-    tokens.resize(static_cast<size_t>(sequence.count));
-    carries_loss.resize(tokens.size());
-    file_->read(sequence.first, tokens);
-    file_->read_loss_mask(sequence.first, carries_loss);
-    into.put(at, ++segment, tokens, carries_loss);
-    if (images) put_images(*images, at, sequence, tokens, carries_loss);
-    at += sequence.count - 1;
+  for (const RowSequence& sequence : sequences) {
+    into.put(at, sequence.segment, sequence.tokens, sequence.carries_loss);
+    if (images) put_images(*images, at, sequence);
+    at += std::ssize(sequence.tokens) - 1;
   }
   if (images && into.has(kPixelValues)) write_images(row, *images);
 }
 
-void DocumentRows::put_images(RowImageWriter& writer, int64_t at, const Sequence& sequence,
-                              std::span<const int32_t> tokens,
-                              std::span<const uint8_t> carries_loss) const {
+std::vector<RowSequence> DocumentRows::read_sequences(const UnitsOfRow& row) const {
+  std::vector<RowSequence> sequences;
+  int32_t first_segment = kPadding + 1;
+  for (const Unit& unit : row) {
+    for (const Sequence& sequence : unit.sequences) {
+      RowSequence& read = sequences.emplace_back();
+      read.segment = first_segment + sequence.place;
+      read.first_token = sequence.first;
+      read.image_count = sequence.images.count;
+      read.tokens.resize(static_cast<size_t>(sequence.count));
+      read.carries_loss.resize(read.tokens.size());
+      file_->read(sequence.first, read.tokens);
+      file_->read_loss_mask(sequence.first, read.carries_loss);
+    }
+    first_segment += static_cast<int32_t>(together());
+  }
+  return sequences;
+}
+
+void DocumentRows::put_images(RowImageWriter& writer, int64_t at,
+                              const RowSequence& sequence) const {
   try {
-    writer.put(at, tokens, carries_loss, sequence.images.count);
+    writer.put(at, sequence.tokens, sequence.carries_loss, sequence.image_count);
   } catch (const DataError& error) {
-    throw DataError(path_text(file_->path()) + ": from token " + std::to_string(sequence.first) +
-                    " on: " + error.what());
+    throw DataError(path_text(file_->path()) + ": from token " +
+                    std::to_string(sequence.first_token) + " on: " + error.what());
   }
 }
 
-void DocumentRows::write_images(const std::vector<Sequence>& row, RowImageWriter& writer) const {
+void DocumentRows::write_images(const UnitsOfRow& row, RowImageWriter& writer) const {
   const RowImages& images = *options_.images;
   std::vector<float> planes(static_cast<size_t>(images.pixels.value_count()));
-  for (const Sequence& sequence : row)
-    for (int64_t i = 0; i < sequence.images.count; ++i) {
-      const Image image = read_image(
-          *file_, sequence.images.first + i,
-          {.max_pixels = images.max_pixels, .transparent_color = images.transparent_color});
-      write_pixel_values(image, images.pixels, planes);
-      writer.write_pixels(planes);
-    }
+  for (const Unit& unit : row)
+    for (const Sequence& sequence : unit.sequences)
+      for (int64_t i = 0; i < sequence.images.count; ++i) {
+        const Image image = read_image(
+            *file_, sequence.images.first + i,
+            {.max_pixels = images.max_pixels, .transparent_color = images.transparent_color});
+        write_pixel_values(image, images.pixels, planes);
+        writer.write_pixels(planes);
+      }
 }
 
 // How many rows are needed for what is counted, at least.
-int64_t DocumentRows::least_rows(const Counts& counts, int64_t sequences) const {
-  if (!options_.packing) return sequences;
+int64_t DocumentRows::least_rows(const Counts& counts, int64_t units) const {
+  if (!options_.packing) return units;
   const int64_t by_length = counts.positions / options_.length;
   return options_.images ? std::max(by_length, counts.images / options_.images->images_per_row)
                          : by_length;
@@ -115,90 +150,125 @@ int64_t DocumentRows::least_rows(const Counts& counts, int64_t sequences) const 
 DocumentRows::PackedBlock DocumentRows::pack(int64_t first_document) const {
   PackedBlock block{.rows = {}, .end_document = first_document, .counts = {}};
   Counts& counts = block.counts;
-  std::vector<Sequence> sequences;
+  std::vector<Unit> units;
   auto has_room = [&] {
-    return least_rows(counts, std::ssize(sequences)) < kBlockRows &&
+    return least_rows(counts, std::ssize(units)) < kBlockRows &&
            block.end_document - first_document < kBlockDocuments;
   };
   while (block.end_document < file_->document_count() && has_room()) {
-    const int64_t document = block.end_document++;
+    const int64_t document = block.end_document;
+    block.end_document += together();
     if (!options_.choice.takes(document)) continue;
-    ++counts.documents;
-    for (const Sequence& sequence : sequences_of(document, counts)) {
-      if (!is_trained(sequence)) {
+    ++counts.units;
+    for (Unit& unit : units_of(document, counts)) {
+      auto is_learnt = [&](const Sequence& sequence) { return is_trained(sequence); };
+      if (unit.sequences.empty() || !std::ranges::all_of(unit.sequences, is_learnt)) {
         ++counts.untrained;
         continue;
       }
-      counts.positions += sequence.count - 1;
-      counts.images += sequence.images.count;
-      sequences.push_back(sequence);
+      counts.one_sided += std::ssize(unit.sequences) < together();
+      counts.positions += unit.positions;
+      counts.images += unit.images;
+      units.push_back(std::move(unit));
     }
   }
   if (options_.packing) {
-    block.rows = packed(std::move(sequences));
+    block.rows = packed(std::move(units));
   } else {
-    for (const Sequence& sequence : sequences) block.rows.push_back({sequence});
+    for (Unit& unit : units) block.rows.emplace_back().push_back(std::move(unit));
   }
   return block;
 }
 
 // Best-fit decreasing.
-std::vector<std::vector<DocumentRows::Sequence>> DocumentRows::packed(
-    std::vector<Sequence> sequences) const {
-  std::ranges::stable_sort(sequences, std::ranges::greater(), &Sequence::count);
-  std::vector<std::vector<Sequence>> rows;
+std::vector<DocumentRows::UnitsOfRow> DocumentRows::packed(std::vector<Unit> units) const {
+  std::ranges::stable_sort(units, std::ranges::greater(), &Unit::positions);
+  std::vector<UnitsOfRow> rows;
   std::vector<int64_t> slots;                 // for images, that are left in each
   std::set<std::pair<int64_t, size_t>> room;  // positions that are left, row
   const int64_t slots_of_row = options_.images ? options_.images->images_per_row : 0;
-  for (const Sequence& sequence : sequences) {
-    const int64_t positions = sequence.count - 1;
-    auto tightest =
-        std::find_if(room.lower_bound({positions, 0}), room.end(),
-                     [&](const auto& one) { return slots[one.second] >= sequence.images.count; });
+  for (Unit& unit : units) {
+    auto tightest = std::find_if(room.lower_bound({unit.positions, 0}), room.end(),
+                                 [&](const auto& one) { return slots[one.second] >= unit.images; });
     if (tightest == room.end()) {
       tightest = room.emplace(options_.length, rows.size()).first;
       rows.emplace_back();
       slots.push_back(slots_of_row);
     }
     const auto [left, row] = *tightest;
-    rows[row].push_back(sequence);
-    slots[row] -= sequence.images.count;
+    slots[row] -= unit.images;
     room.erase(tightest);
-    room.emplace(left - positions, row);
+    room.emplace(left - unit.positions, row);
+    rows[row].push_back(std::move(unit));
   }
   return rows;
 }
 
+// A document of a single token among a pair's is an answer that is not there.
+DocumentRows::Unit DocumentRows::unit_at(int64_t first_document) const {
+  Unit unit;
+  for (int32_t place = 0; place < together(); ++place) {
+    const int64_t number = first_document + place;
+    const TokenFile::Range document = file_->document(number);
+    if (file_->has_pairs() && document.count == 1) continue;
+    unit.add({document, file_->images(number), place});
+  }
+  return unit;
+}
+
 // Counts those that are too long or have too many images.
-std::vector<DocumentRows::Sequence> DocumentRows::sequences_of(int64_t number,
-                                                               Counts& counts) const {
-  const int64_t most = options_.length + 1;
-  const Sequence document{file_->document(number), file_->images(number)};
-  if (options_.images && document.images.count > options_.images->images_per_row) {
+std::vector<DocumentRows::Unit> DocumentRows::units_of(int64_t first_document,
+                                                       Counts& counts) const {
+  Unit unit = unit_at(first_document);
+  if (options_.images && unit.images > options_.images->images_per_row) {
     ++counts.too_many_images;
     return {};
   }
-  if (document.count <= most) return {document};
+  if (unit.positions <= options_.length) return {std::move(unit)};
   ++counts.too_long;
   if (options_.excess_length == ExcessLength::skip) return {};
-  if (document.images.count > 0 && cuts_images(document)) {
+  if (unit.images > 0 && cuts_images(unit)) {
     ++counts.images_cut;
     return {};
   }
-  if (options_.excess_length == ExcessLength::truncate)
-    return {{{document.first, most}, document.images}};
-  std::vector<Sequence> sequences;
-  for (int64_t begin = 0; begin + 1 < document.count; begin += options_.length)
-    sequences.push_back({{document.first + begin, std::min(most, document.count - begin)}});
-  return sequences;
+  return options_.excess_length == ExcessLength::truncate ? std::vector{truncated(unit)}
+                                                          : split(unit.sequences[0]);
 }
 
-// Whether what becomes of a document that is too long lacks tokens of its images among its inputs.
-bool DocumentRows::cuts_images(const Sequence& document) const {
+// The most positions of each of its sequences with which it fits into a row.
+int64_t DocumentRows::longest_fitting(const Unit& unit) const {
+  if (unit.sequences.size() == 1) return options_.length;
+  const int64_t shorter = std::min(unit.sequences[0].count, unit.sequences[1].count) - 1;
+  return std::max(options_.length / 2, options_.length - shorter);
+}
+
+DocumentRows::Unit DocumentRows::truncated(const Unit& unit) const {
+  Unit result;
+  for (Sequence sequence : unit.sequences) {
+    sequence.count = std::min(sequence.count, longest_fitting(unit) + 1);
+    result.add(sequence);
+  }
+  return result;
+}
+
+std::vector<DocumentRows::Unit> DocumentRows::split(const Sequence& document) const {
+  std::vector<Unit> units;
+  for (int64_t begin = 0; begin + 1 < document.count; begin += options_.length)
+    units.emplace_back().add(
+        {{document.first + begin, std::min(options_.length + 1, document.count - begin)}});
+  return units;
+}
+
+// Whether what becomes of a unit that is too long lacks tokens of its images among its inputs.
+bool DocumentRows::cuts_images(const Unit& unit) const {
   if (options_.excess_length == ExcessLength::split) return true;
-  std::vector<int32_t> rest(static_cast<size_t>(document.count - options_.length));
-  file_->read(document.first + options_.length, rest);
-  return std::ranges::find(rest, options_.images->text.image_token) != rest.end();
+  const int64_t kept = longest_fitting(unit);
+  return std::ranges::any_of(unit.sequences, [&](const Sequence& sequence) {
+    if (sequence.count <= kept + 1) return false;
+    std::vector<int32_t> rest(static_cast<size_t>(sequence.count - kept));
+    file_->read(sequence.first + kept, rest);
+    return std::ranges::find(rest, options_.images->text.image_token) != rest.end();
+  });
 }
 
 bool DocumentRows::is_trained(const Sequence& sequence) const {

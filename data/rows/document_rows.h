@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
+#include "data/rows/exchange_answers.h"
 #include "data/rows/held_out.h"
 #include "data/rows/row_images.h"
 #include "data/rows/rows.h"
@@ -13,11 +15,12 @@
 
 namespace longshore::data {
 
-// What becomes of a document of more than T + 1 tokens. With images it is left out, but where it is
-// truncated behind its images' tokens.
+// What becomes of a document of more than T + 1 tokens, or a pair of more than T positions. With
+// images it is left out, but where it is truncated behind its images' tokens.
 enum class ExcessLength {
-  truncate,  // its first T + 1 are taken
-  split,     // cut into sequences as WindowRows cuts, each with its own positions and segment
+  truncate,  // its first T + 1 are taken; of a pair the longer answer is cut first
+  split,     // cut into sequences as WindowRows cuts, each with its own positions and segment; no
+             // pair can be
   skip       // it is left out
 };
 
@@ -33,7 +36,7 @@ struct DocumentChoice {
 
 struct DocumentRowsOptions {
   int64_t length = 0;    // T
-  bool packing = false;  // several documents in a row, as they fit; otherwise one
+  bool packing = false;  // several units in a row, as they fit; otherwise one
   ExcessLength excess_length = ExcessLength::truncate;
   std::optional<RowImages> images = std::nullopt;  // of a model that reads them
   DocumentChoice choice = {};
@@ -42,10 +45,16 @@ struct DocumentRowsOptions {
 // A document of n tokens takes n - 1 positions, since nothing is predicted from its last. A row
 // holds its documents as segments that do not see each other, each with positions from 0.
 //
-// Documents are packed in blocks of some 64 rows, the longest first, each into the row where the
+// What stands in one row is a unit: a document, or a pair of answers in a file that has pairs, the
+// chosen one first. The p-th pair of a row, from 0, is its segments 2p + 1 and 2p + 2, of which one
+// may not be there. A pair that is too long is cut at the ends of its answers: both at the largest
+// length with which it fits, so the longer one first. It is left out as a whole where an answer
+// that is there then has nothing to learn. See exchange_answers() for Answers::of_others.
+//
+// Units are packed in blocks of some 64 rows, the longest first, each into the row where the
 // least is left over (best-fit decreasing; Krell et al. 2021, arXiv 2107.02027). Only where blocks
 // begin is remembered, and a block is packed again for each row that is read, so memory hardly
-// grows with the dataset. Every document is in one row.
+// grows with the dataset. Every unit is in one row.
 //
 // With images, a row has also kImagePlaces, kBlocks and kPixelValues, as far as its batch has them.
 // Images are opened and decoded when a row is read that has kPixelValues. A document with more
@@ -53,17 +62,21 @@ struct DocumentRowsOptions {
 class DocumentRows : public Rows {
  public:
   struct Counts {
-    int64_t documents = 0;   // that are taken
-    int64_t too_long = 0;    // of more than T + 1 tokens
-    int64_t images_cut = 0;  // of these, left out, since truncation or a split would cut images
-    int64_t too_many_images = 0;  // documents left out for that
-    int64_t untrained = 0;        // sequences left out: none of their targets carries loss
+    int64_t units = 0;            // documents, or pairs, that are taken
+    int64_t too_long = 0;         // of these, longer than a row
+    int64_t images_cut = 0;       // of these, left out: truncation or a split would cut images
+    int64_t too_many_images = 0;  // units left out for that
+    int64_t untrained = 0;        // sequences, or pairs, left out: no target carries loss
+    int64_t one_sided = 0;        // pairs in rows of which one answer is not there
     int64_t positions = 0;        // that are no padding
     int64_t images = 0;           // in rows
+
+    void add(const Counts& others);
   };
 
   // Throws a DataError, without the file's name, when that does not know its documents or no row
-  // comes of them, and where it has images that nobody reads.
+  // comes of them, and where it has images that nobody reads; a ConfigError where pairs would be
+  // split.
   DocumentRows(std::shared_ptr<const TokenFile> file, const DocumentRowsOptions& options);
 
   int64_t count() const override { return count_; }
@@ -77,25 +90,41 @@ class DocumentRows : public Rows {
   // their tokens are among them.
   struct Sequence : TokenFile::Range {
     ImageTable::Range images = {};
+    int32_t place = 0;  // of its unit's segments, from 0
   };
+  // Those that are there.
+  struct Unit {
+    std::vector<Sequence> sequences = {};
+    int64_t positions = 0, images = 0;
+
+    void add(const Sequence& sequence);
+  };
+  using UnitsOfRow = std::vector<Unit>;
   struct Block {
     int64_t first_document, first_row;
   };
   struct PackedBlock {
-    std::vector<std::vector<Sequence>> rows;
+    std::vector<UnitsOfRow> rows;
     int64_t end_document;
     Counts counts;
   };
 
+  // How many documents are a unit.
+  int64_t together() const { return file_->has_pairs() ? 2 : 1; }
   PackedBlock pack(int64_t first_document) const;
-  std::vector<std::vector<Sequence>> packed(std::vector<Sequence> sequences) const;
-  std::vector<Sequence> sequences_of(int64_t document, Counts& counts) const;
-  bool cuts_images(const Sequence& document) const;
-  int64_t least_rows(const Counts& counts, int64_t sequences) const;
-  void put_images(RowImageWriter& writer, int64_t at, const Sequence& sequence,
-                  std::span<const int32_t> tokens, std::span<const uint8_t> carries_loss) const;
-  void write_images(const std::vector<Sequence>& row, RowImageWriter& writer) const;
+  std::vector<UnitsOfRow> packed(std::vector<Unit> units) const;
+  std::vector<Unit> units_of(int64_t first_document, Counts& counts) const;
+  Unit unit_at(int64_t first_document) const;
+  int64_t longest_fitting(const Unit& unit) const;
+  Unit truncated(const Unit& unit) const;
+  std::vector<Unit> split(const Sequence& document) const;
+  bool cuts_images(const Unit& unit) const;
+  int64_t least_rows(const Counts& counts, int64_t units) const;
+  std::vector<RowSequence> read_sequences(const UnitsOfRow& row) const;
+  void put_images(RowImageWriter& writer, int64_t at, const RowSequence& sequence) const;
+  void write_images(const UnitsOfRow& row, RowImageWriter& writer) const;
   bool is_trained(const Sequence& sequence) const;
+  std::string nothing_to_train_on() const;
 
   std::shared_ptr<const TokenFile> file_;
   DocumentRowsOptions options_;

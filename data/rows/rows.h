@@ -14,7 +14,8 @@ class Rows {
 
   virtual int64_t count() const = 0;
 
-  // Writes row `index` < count() into a row that is padding. At least one target is trained.
+  // Writes row `index` < count() into a row that is padding. At least one target is trained, but
+  // with Answers::of_others.
   virtual void read(int64_t index, const Row& into) const = 0;
 };
 

@@ -21,7 +21,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little);
 
 constexpr char kMagic[8] = {'L', 'S', 'T', 'O', 'K', 'E', 'N', 'S'};
-constexpr uint32_t kVersion = 4, kVersionWithImages = 5;
+constexpr uint32_t kVersion = 4, kVersionWithImages = 5, kVersionWithPairs = 6;
 
 struct Header {
   char magic[8];
@@ -70,7 +70,7 @@ uint32_t no_loss_bit(int bytes_per_token) { return uint32_t{1} << (8 * bytes_per
 
 uint64_t padded(uint64_t bytes) { return round_up(bytes, kDocumentEndBytes); }
 
-// The size of what follows the header; of version 5, before the table of images.
+// The size of what follows the header; from version 5 on, before the table of images.
 uint64_t payload_bytes(const Header& header) {
   const uint64_t token_bytes = header.token_count * header.bytes_per_token;
   if (header.version == 1) return token_bytes;
@@ -98,9 +98,9 @@ Header read_header(std::span<const std::byte> file, const std::filesystem::path&
   }
   require_bytes(header_bytes(1));
   std::memcpy(&header, file.data(), header_bytes(1));
-  if (header.version < 1 || header.version > kVersionWithImages)
+  if (header.version < 1 || header.version > kVersionWithPairs)
     refuse("token file version " + std::to_string(header.version) + "; expected version 1 to " +
-           std::to_string(kVersionWithImages));
+           std::to_string(kVersionWithPairs));
   require_bytes(header_bytes(header.version));
   std::memcpy(&header, file.data(), header_bytes(header.version));
   return header;
@@ -125,7 +125,7 @@ void check_header(const Header& header, uint64_t payload, const std::string& pat
            std::to_string(header.token_count) + " tokens");
   const bool fits = header.token_count <= payload / header.bytes_per_token;
   const bool is_whole =
-      fits && (header.version == kVersionWithImages ? payload_bytes(header) <= payload
+      fits && (header.version >= kVersionWithImages ? payload_bytes(header) <= payload
                                                     : payload_bytes(header) == payload);
   if (!is_whole)
     refuse(
@@ -137,6 +137,11 @@ void check_header(const Header& header, uint64_t payload, const std::string& pat
     refuse("corrupt header: bytes 56 to 63 are not zero");
   if (header.version == 3 && header.header_hash != 0)
     refuse("corrupt header: bytes 72 to 79 are not zero");
+  if (header.version == kVersionWithPairs && header.has_loss_mask == 0)
+    refuse("corrupt header: bytes 44 to 47 are 0; expected 1, since not all of a pair is learnt");
+  if (header.version == kVersionWithPairs && header.document_count % 2 != 0)
+    refuse("corrupt header: " + std::to_string(header.document_count) +
+           " documents; expected an even number, since each pair has two");
   if (header.skipped_lines >> 62)
     refuse("corrupt header: " + std::to_string(header.skipped_lines) + " lines skipped");
   if (header.version > 3 && header.header_hash != hash_of(header))
@@ -212,10 +217,12 @@ TokenFile::TokenFile(const std::filesystem::path& path)
   if (end != header.token_count)
     throw DataError(path_text(path) + ": corrupt: the last document ends at token " +
                     std::to_string(end) + " of " + std::to_string(token_count_));
-  if (version_ != kVersionWithImages) return;
+  if (version_ < kVersionWithImages) return;
   const uint64_t others = static_cast<uint64_t>(header_bytes_) + payload_bytes(header);
   naming(path_, [&] { images_.emplace(mapping_.bytes().subspan(others), document_count_); });
 }
+
+bool TokenFile::has_pairs() const { return version_ == kVersionWithPairs; }
 
 ImageTable::Range TokenFile::images(int64_t document) const {
   if (!images_) return {};
@@ -321,13 +328,17 @@ void TokenFile::require_tokenizer(uint64_t tokenizer_fingerprint, std::string_vi
 }
 
 TokenFileWriter::TokenFileWriter(std::filesystem::path path, int32_t vocab_size,
-                                 uint64_t tokenizer_fingerprint, LossMask loss_mask)
+                                 uint64_t tokenizer_fingerprint, LossMask loss_mask,
+                                 Pairing pairing)
     : file_(path),
       vocab_size_(vocab_size),
       tokenizer_fingerprint_(tokenizer_fingerprint),
       loss_mask_(loss_mask),
+      pairing_(pairing),
       bytes_per_token_(vocab_size <= two_byte_vocabulary(loss_mask) ? 2 : 4),
       images_(std::move(path)) {
+  if (pairing_ == Pairing::present && loss_mask_ == LossMask::absent)
+    throw InternalError(path_text(file_.path()) + ": pairs without marks");
   const Header to_come{};
   file_.append(std::as_bytes(std::span(&to_come, 1)));
 }
@@ -363,15 +374,19 @@ void TokenFileWriter::append_content(std::span<const std::byte> bytes) {
 }
 
 void TokenFileWriter::finish(int64_t skipped_lines) {
+  const bool has_pairs = pairing_ == Pairing::present;
+  if (has_pairs && document_count() % 2 != 0)
+    throw InternalError(path_text(file_.path()) + ": half a pair");
   const uint64_t token_bytes = static_cast<uint64_t>(token_count_ * bytes_per_token_);
   const std::vector<std::byte> zeros(padded(token_bytes) - token_bytes);
   append_content(zeros);
   append_content(std::as_bytes(std::span(document_ends_)));
   const bool has_images = images_.count() > 0;
-  if (has_images) images_.write([&](std::span<const std::byte> bytes) { append_content(bytes); });
+  if (has_images || has_pairs)
+    images_.write([&](std::span<const std::byte> bytes) { append_content(bytes); });
   Header header{};
   std::memcpy(header.magic, kMagic, sizeof kMagic);
-  header.version = has_images ? kVersionWithImages : kVersion;
+  header.version = has_pairs ? kVersionWithPairs : has_images ? kVersionWithImages : kVersion;
   header.bytes_per_token = static_cast<uint32_t>(bytes_per_token_);
   header.token_count = static_cast<uint64_t>(token_count_);
   header.document_count = document_ends_.size();

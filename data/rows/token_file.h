@@ -1,7 +1,7 @@
 // A token file holds pre-tokenised documents. Little-endian; 80 bytes of header:
 //
 //   0   8 bytes  "LSTOKENS"
-//   8   uint32   format version, 4, or 5 where documents have images
+//   8   uint32   format version, 4, or 5 where documents have images, or 6 where they are pairs
 //   12  uint32   bytes per token, 2 or 4
 //   16  uint64   number of tokens
 //   24  uint64   number of documents
@@ -15,6 +15,11 @@
 // then the tokens, zeros up to a multiple of 8 bytes, and for each document a uint64: where among
 // the tokens it ends. Documents follow each other without gaps, and none is empty. In version 5 an
 // ImageTable follows.
+//
+// Version 6 holds pairs of answers: documents 2i and 2i + 1 are the better and the worse answer to
+// one prompt, chosen and rejected, each with the prompt. An answer that is not there is a document
+// of one token, which carries no loss. Tokens say whether they carry loss, and an ImageTable, maybe
+// of no images, follows.
 //
 // Version 3 has 0 in the last 8 bytes of the header.
 // Version 2 has the first 56 bytes of the header and 8 bytes of zeros: no hash.
@@ -45,6 +50,9 @@ namespace longshore::data {
 // Whether each token of a file says if it carries loss; otherwise all do.
 enum class LossMask { absent, present };
 
+// Whether the documents of a file are pairs of answers, better and worse.
+enum class Pairing { absent, present };
+
 // A mapped token file. The header and the file's size are checked when it is opened, token ids and
 // documents' ends when they are read; either fails with a DataError that names the file. While it
 // is open the file may be replaced (by rename), but not be shortened.
@@ -62,6 +70,8 @@ class TokenFile {
   // False for version 1: the number of documents may be known, but not where they are.
   bool has_documents() const { return version_ > 1; }
   LossMask loss_mask() const { return loss_mask_; }
+  // Whether documents 2i and 2i + 1 are a pair.
+  bool has_pairs() const;
   int64_t skipped_lines() const { return skipped_lines_; }
   int32_t vocab_size() const { return vocab_size_; }
   uint64_t tokenizer_fingerprint() const { return tokenizer_fingerprint_; }
@@ -111,7 +121,7 @@ class TokenFile {
   int32_t vocab_size_ = 0;
   uint64_t tokenizer_fingerprint_ = 0;
   std::array<uint64_t, 2> content_hash_{};
-  std::optional<ImageTable> images_;  // of version 5
+  std::optional<ImageTable> images_;  // from version 5 on
 };
 
 // Whether a file is one by its first bytes. Throws as FileMapping does.
@@ -122,8 +132,9 @@ bool begins_as_token_file(const std::filesystem::path& path);
 // what an ImageTableWriter takes.
 class TokenFileWriter {
  public:
+  // Pairs have a loss mask.
   TokenFileWriter(std::filesystem::path path, int32_t vocab_size, uint64_t tokenizer_fingerprint,
-                  LossMask loss_mask = LossMask::absent);
+                  LossMask loss_mask = LossMask::absent, Pairing pairing = Pairing::absent);
 
   // A document. `carries_loss` has 1 or 0 for each token, or nothing: all do. Tokens outside the
   // vocabulary, an empty document and a 0 in a file without marks are InternalErrors: they come
@@ -131,7 +142,8 @@ class TokenFileWriter {
   void append(std::span<const int32_t> tokens, std::span<const uint8_t> carries_loss = {},
               std::span<const ImageReference> images = {});
 
-  // Puts the file under its name, for good: contents and name are synced to the disk.
+  // Puts the file under its name, for good: contents and name are synced to the disk. An odd number
+  // of documents of pairs is an InternalError.
   void finish(int64_t skipped_lines = 0);
 
   int64_t token_count() const { return token_count_; }
@@ -146,6 +158,7 @@ class TokenFileWriter {
   int32_t vocab_size_;
   uint64_t tokenizer_fingerprint_;
   LossMask loss_mask_;
+  Pairing pairing_;
   int bytes_per_token_;
   int64_t token_count_ = 0;
   std::vector<uint64_t> document_ends_;

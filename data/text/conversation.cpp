@@ -253,6 +253,14 @@ Conversation read_conversation(ordered_json messages, ordered_json tools, const 
   return conversation;
 }
 
+bool is_of_assistant(const ordered_json& message) {
+  if (!message.is_object()) return false;
+  for (const char* name : {"role", "from"})
+    if (const auto role = message.find(name); role != message.end() && role->is_string())
+      return standard_role(role->get_ref<const std::string&>()) == kAssistant;
+  return false;
+}
+
 std::string text_of(const ordered_json& message) {
   const auto content = message.find("content");
   if (content == message.end()) return "";

@@ -32,6 +32,9 @@ Conversation read_conversation(nlohmann::ordered_json messages, nlohmann::ordere
                                const std::string& name, const std::vector<ImageSource>& line_images,
                                std::vector<ImageSource>& images);
 
+// Whether a message that read_conversation() has not read is the assistant's.
+bool is_of_assistant(const nlohmann::ordered_json& message);
+
 // What a message says: its content, or the texts of its parts one behind the other.
 std::string text_of(const nlohmann::ordered_json& message);
 

@@ -252,6 +252,12 @@ Document written_document(const LearntText& written, const Tokenizer& tokenizer,
   return document;
 }
 
+// A document's first token is nobody's target.
+bool has_target(const Document& document) {
+  const auto& marks = document.carries_loss;
+  return !marks.empty() && std::find(marks.begin() + 1, marks.end(), 1) != marks.end();
+}
+
 struct Encoder {
   const Tokenizer& tokenizer;
   const EncodeOptions& options;
@@ -269,6 +275,13 @@ struct Encoder {
                             : around_images(example);
     document.image_count = std::ssize(example.images);
     return {std::move(document)};
+  }
+  std::vector<Document> operator()(const PreferenceExample& example) const {
+    std::vector<Document> documents{answer("chosen", example.chosen),
+                                    answer("rejected", example.rejected)};
+    if (documents[0].tokens == documents[1].tokens)
+      throw DataError("found the same answer as chosen and as rejected, expected two");
+    return documents;
   }
   std::vector<Document> operator()(const ChatExample& example) const {
     if (!options.chat_template)
@@ -289,6 +302,14 @@ struct Encoder {
   }
 
  private:
+  Document answer(const char* name, const std::optional<PreferenceExample::Answer>& answer) const {
+    if (!answer) return {.tokens = {tokenizer.eos_id()}, .carries_loss = {0}};
+    std::vector<Document> documents = std::visit(*this, *answer);
+    if (documents.empty() || !has_target(documents.back()))
+      throw DataError(std::string(name) + ": found nothing to learn");
+    return std::move(documents.back());
+  }
+
   Document behind_images(const CompletionExample& example) const {
     Document document = prompt_behind_images(example.prompt, std::ssize(example.images),
                                              *options.image_text, tokenizer, options.add_bos_eos);
@@ -322,6 +343,7 @@ std::vector<Document> encode(const Example& example, const Tokenizer& tokenizer,
                              const EncodeOptions& options) {
   const int64_t images = std::ssize(images_of(example));
   if (images > 0 && !options.image_text) throw DataError(no_images_text(example));
+  const bool is_preference = std::holds_alternative<PreferenceExample>(example);
   std::vector<Document> documents = std::visit(Encoder{tokenizer, options}, example);
   for (const Document& document : documents) {
     // A text that ends behind a turn has the images up to there.
@@ -329,10 +351,10 @@ std::vector<Document> encode(const Example& example, const Tokenizer& tokenizer,
     if (options.image_text)
       expect_tokens_of_images(document, is_whole ? images : std::min(images, document.image_count),
                               *options.image_text, tokenizer);
-    const auto& marks = document.carries_loss;
-    if (marks.empty() || std::find(marks.begin() + 1, marks.end(), 1) == marks.end())
-      throw DataError("found nothing to learn: " + plural(std::ssize(marks), "token") +
-                      (marks.size() == 1 ? ", of which the first is predicted by none" : ""));
+    if (is_preference || has_target(document)) continue;
+    const int64_t tokens = std::ssize(document.tokens);
+    throw DataError("found nothing to learn: " + plural(tokens, "token") +
+                    (tokens == 1 ? ", of which the first is predicted by none" : ""));
   }
   return documents;
 }

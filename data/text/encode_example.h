@@ -34,6 +34,10 @@ struct EncodeOptions {
 
 // An example is one document; a conversation may be several, or none (see learnt_texts()).
 //
+// A preference is two, of the chosen and of the rejected answer, each as its prompt with a
+// completion or as its conversation; where such would be several, that of its last turn alone. An
+// answer that is not there is a document of eos alone, which carries no loss.
+//
 // Text and pairs start with bos and end with eos, which is trained on, as add_bos_eos says;
 // conversations are as the template writes them, special tokens included. A token that holds
 // characters of a prompt and of its completion is trained on. Since a sentencepiece model reads the
@@ -49,8 +53,9 @@ struct EncodeOptions {
 //
 // Throws a DataError, without file and line, on conversations without a template or that the
 // template does not allow, and where nothing would be trained on: a document's first token is
-// nobody's target. Further on images that the model does not read, and where a text itself spells
-// one of their tokens, by which the places of images are found.
+// nobody's target. So on answers that are the same, or of which one has nothing to learn. Further
+// on images that the model does not read, and where a text itself spells one of their tokens, by
+// which the places of images are found.
 std::vector<Document> encode(const Example& example, const Tokenizer& tokenizer,
                              const EncodeOptions& options = {});
 

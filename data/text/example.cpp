@@ -4,22 +4,33 @@
 #include <array>
 #include <iterator>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "base/error.h"
 #include "base/json_tree.h"
-#include "base/nearest.h"
 #include "base/printable.h"
 #include "base/text.h"
 #include "base/utf8.h"
+#include "data/text/preference_answers.h"
+#include "data/text/record_columns.h"
 
 namespace longshore::data {
 namespace {
 
 using nlohmann::ordered_json;
 
-enum class Layout { text, pair, affixes, messages, conversations, instruction, question };
+enum class Layout {
+  text,
+  pair,
+  affixes,
+  messages,
+  conversations,
+  instruction,
+  question,
+  preference,           // of which the first of three is the prompt
+  question_preference,  // the question
+  label
+};
 
 struct LayoutColumns {
   Layout layout;
@@ -43,130 +54,112 @@ const std::array<LayoutColumns, 7>& layouts() {
 constexpr const char* kForms =
     "text, prompt and completion, messages, instruction and output, or question and answer";
 
-std::string form_of(const std::vector<std::string>& names) { return join(names, " and "); }
+// Of preferences; a record may have several of them, of which the first counts.
+const std::array<LayoutColumns, 4>& preference_layouts() {
+  static const std::array<LayoutColumns, 4> all = {{
+      {Layout::preference, {"prompt", "chosen", "rejected"}},
+      {Layout::question_preference, {"question", "chosen", "rejected"}},
+      {Layout::preference, {"chosen", "rejected"}},
+      {Layout::label, {"prompt", "completion", "label"}},
+  }};
+  return all;
+}
 
-const std::vector<std::string>& known_columns() {
-  static const std::vector<std::string> known = [] {
+constexpr const char* kPreferenceForms =
+    "chosen and rejected, with a prompt or without, or prompt, completion and label";
+
+// "prompt, chosen and rejected"
+std::string form_of(std::vector<std::string> names) {
+  const std::string last = names.back();
+  names.pop_back();
+  return names.empty() ? last : join(names) + " and " + last;
+}
+
+// A label beside prompt and completion is one column among others, but of preferences.
+const std::vector<std::string>& known_columns(bool preference) {
+  auto known = [](bool with_label) {
     std::vector<std::string> names{"image", "images", "tools", "system", "input"};
     for (const LayoutColumns& layout : layouts())
       names.insert(names.end(), layout.names.begin(), layout.names.end());
+    names.insert(names.end(), {"chosen", "rejected"});
+    if (with_label) names.push_back("label");
     return names;
-  }();
-  return known;
+  };
+  static const std::vector<std::string> without = known(false), with = known(true);
+  return preference ? with : without;
 }
 
-bool is_known(const std::string& name) {
-  return std::ranges::find(known_columns(), name) != known_columns().end();
+void expect_columns(const std::vector<std::string>& names, const RecordColumns& record) {
+  for (const std::string& name : names)
+    if (!record.has(name))
+      throw DataError("expected " + form_of(names) + ", found no " + in_quotes(name) +
+                      record.nearest_to(name));
 }
 
-// The columns of a record that are known, without nulls.
-class Record {
- public:
-  Record(std::string_view text, const ExampleOptions& options) {
-    constexpr size_t kMaxUnknown = 8;
-    const std::vector<std::string>& given = options.columns;
-    columns_ = ordered_json_object(text, [&](const std::string& name) {
-      const bool wants = is_known(name) || std::ranges::find(given, name) != given.end();
-      if (!wants && unknown_.size() < kMaxUnknown) unknown_.push_back(name);
-      return wants;
-    });
-    for (auto column = columns_.begin(); column != columns_.end();)
-      if (column->is_null()) {
-        has_nulls_ = true;
-        column = columns_.erase(column);
-      } else {
-        ++column;
-      }
-  }
-
-  bool has(const std::string& name) const { return columns_.contains(name); }
-
-  const ordered_json& operator[](const std::string& name) const { return columns_[name]; }
-
-  // Null where there is none.
-  ordered_json take(const std::string& name) {
-    const auto found = columns_.find(name);
-    return found == columns_.end() ? ordered_json() : std::move(*found);
-  }
-
-  std::string text(const std::string& name) const {
-    const ordered_json value = columns_.value(name, ordered_json(""));
-    if (!value.is_string()) throw DataError(name + ": expected a string, found " + kind_of(value));
-    return value.get<std::string>();
-  }
-
-  std::string trained(const std::string& name) const {
-    std::string value = text(name);
-    if (value.empty()) throw DataError(name + ": found nothing, expected text to learn");
-    return value;
-  }
-
-  // "messages, text": those that make a layout.
-  std::string found() const {
-    std::set<std::string> names;
-    for (const auto& column : columns_.items()) names.insert(column.key());
-    return join(std::vector<std::string>(names.begin(), names.end()));
-  }
-
-  std::string nearest_to(const std::string& name) const {
-    const std::string closest = nearest(name, unknown_);
-    return nearest_help(closest.empty() ? "" : in_quotes(closest));
-  }
-
-  [[noreturn]] void refuse() const {
-    std::string found_names;
-    for (const std::string& name : unknown_)
-      found_names += (found_names.empty() ? "the columns " : ", ") + in_quotes(name);
-    std::string closest;
-    for (const std::string& name : unknown_)
-      if (closest.empty()) closest = nearest(name, known_columns());
-    const bool may_be_named = closest.empty() && !unknown_.empty();
-    throw DataError(
-        std::string("expected ") + kForms + "; found " +
-        (!found_names.empty() ? found_names
-         : has_nulls_         ? "nothing but null"
-         : !columns_.empty()  ? "nothing but " + found()
-                              : "an empty object") +
-        nearest_help(may_be_named ? "train_data_columns, which names what to read" : closest));
-  }
-
- private:
-  ordered_json columns_;
-  std::vector<std::string> unknown_;  // the first few names of what was ignored
-  bool has_nulls_ = false;
-};
+const LayoutColumns& preference_layout_of(const RecordColumns& record) {
+  for (const LayoutColumns& layout : preference_layouts())
+    if (record.has_all(layout.names)) {
+      if (layout.layout != Layout::label && record.has("completion") && record.has("label"))
+        throw DataError("expected one of " + std::string(kPreferenceForms) + "; found " +
+                        record.found() + "; nearest: train_data_columns=chosen,rejected, which " +
+                        "names what to read");
+      return layout;
+    }
+  if (record.has("chosen") || record.has("rejected"))
+    expect_columns({"chosen", "rejected"}, record);
+  if (record.has("label")) expect_columns({"prompt", "completion", "label"}, record);
+  if (record.found().empty()) record.refuse(kPreferenceForms);
+  throw DataError("expected preferences: " + std::string(kPreferenceForms) + "; found " +
+                  record.found() +
+                  "; nearest: an objective without preferences (tokenize: no --preference)");
+}
 
 // The one whose columns are there.
-const LayoutColumns& layout_of(const Record& record) {
+const LayoutColumns& layout_of(const RecordColumns& record) {
   std::vector<const LayoutColumns*> found;
   for (const LayoutColumns& layout : layouts())
     if (std::ranges::any_of(layout.names, [&](const auto& name) { return record.has(name); }))
       found.push_back(&layout);
-  if (found.empty()) record.refuse();
   // A column of another may stand by: a question beside messages is one among others.
   std::vector<const LayoutColumns*> whole;
-  std::ranges::copy_if(found, std::back_inserter(whole), [&](const LayoutColumns* layout) {
-    return std::ranges::all_of(layout->names, [&](const auto& name) { return record.has(name); });
-  });
+  std::ranges::copy_if(found, std::back_inserter(whole),
+                       [&](const LayoutColumns* layout) { return record.has_all(layout->names); });
+  if (whole.empty() && record.has("chosen") && record.has("rejected"))
+    throw DataError("expected " + std::string(kForms) +
+                    "; found chosen and rejected, of which one is to be preferred; nearest: "
+                    "objective: dpo (tokenize: --preference)");
+  if (found.empty()) record.refuse(kForms);
   if (whole.size() > 1 || (whole.empty() && found.size() > 1))
     throw DataError("expected one of " + std::string(kForms) + "; found " + record.found() +
                     "; nearest: train_data_columns=" +
                     join((whole.empty() ? found : whole).back()->names, ",") +
                     ", which names what to read");
-  if (whole.empty())
-    for (const std::string& name : found.front()->names)
-      if (!record.has(name))
-        throw DataError("expected " + form_of(found.front()->names) + ", found no " +
-                        in_quotes(name) + record.nearest_to(name));
+  if (whole.empty()) expect_columns(found.front()->names, record);
   return *whole.front();
 }
 
+LayoutColumns preference_layout_named(const std::vector<std::string>& columns,
+                                      const RecordColumns& record) {
+  for (const LayoutColumns& layout : preference_layouts())
+    if (layout.names == columns) return layout;
+  if (columns.size() < 2)
+    throw DataError(
+        "expected two or three columns of preferences, chosen and rejected, or prompt, "
+        "chosen and rejected, found that train_data_columns names " +
+        in_quotes(columns[0]));
+  const ordered_json& last = record[columns.back()];
+  const bool is_answer = last.is_string() || last.is_array();
+  return {columns.size() == 2 || is_answer ? Layout::preference : Layout::label, columns};
+}
+
 // What train_data_columns names, by what is there.
-LayoutColumns layout_named(const std::vector<std::string>& columns, const Record& record) {
+LayoutColumns layout_named(const std::vector<std::string>& columns, const RecordColumns& record,
+                           bool preference) {
   for (const std::string& name : columns)
     if (!record.has(name))
       throw DataError("expected the column " + in_quotes(name) +
                       ", which train_data_columns names, found none" + record.nearest_to(name));
+  if (preference) return preference_layout_named(columns, record);
   for (const LayoutColumns& layout : layouts())
     if (layout.names == columns) return layout;
   if (columns.size() == 2) return {Layout::pair, columns};
@@ -174,7 +167,7 @@ LayoutColumns layout_named(const std::vector<std::string>& columns, const Record
   return {is_list ? Layout::messages : Layout::text, columns};
 }
 
-std::vector<ImageSource> images_in(const Record& record) {
+std::vector<ImageSource> images_in(const RecordColumns& record) {
   if (record.has("image") && record.has("images"))
     throw DataError("expected one of image or images, found both");
   std::vector<ImageSource> images;
@@ -201,20 +194,27 @@ std::vector<ImageSource> images_in(const Record& record) {
   return images;
 }
 
+[[noreturn]] void refuse_images(int64_t images) {
+  throw DataError("found " + plural(images, "image") +
+                  " with preferences, expected none: their answers are text alone");
+}
+
 ordered_json message(const char* role, std::string content) {
   return {{"role", role}, {"content", std::move(content)}};
 }
 
 // The system's message that a column has, in front.
-void put_system_before(const Record& record, ordered_json& messages) {
+void put_system_before(const RecordColumns& record, ordered_json& messages) {
   if (!messages.is_array() || !record.has("system") || record.text("system").empty()) return;
   messages.insert(messages.begin(), message("system", record.text("system")));
 }
 
-void expect_assistant(const Conversation& conversation, const std::string& name) {
+// Among the messages from `first` on.
+void expect_assistant(const Conversation& conversation, const std::string& name, size_t first = 0) {
   constexpr size_t kMaxShown = 4;
   std::vector<std::string> roles;
-  for (const auto& each : conversation.messages) {
+  for (size_t i = first; i < conversation.messages.size(); ++i) {
+    const auto& each = conversation.messages[i];
     if (each["role"] == kAssistant) return;
     if (const std::string role = in_quotes(each["role"].get<std::string>());
         roles.size() < kMaxShown && std::ranges::find(roles, role) == roles.end())
@@ -225,7 +225,7 @@ void expect_assistant(const Conversation& conversation, const std::string& name)
                   ", expected one to learn");
 }
 
-Example chat(const std::string& name, Record& record) {
+Example chat(const std::string& name, RecordColumns& record) {
   ordered_json messages = record.take(name);
   put_system_before(record, messages);
   ChatExample example;
@@ -236,7 +236,7 @@ Example chat(const std::string& name, Record& record) {
 }
 
 // Lists of messages, of which the completion's carry loss.
-Example chat_of_pair(const std::vector<std::string>& names, Record& record) {
+Example chat_of_pair(const std::vector<std::string>& names, RecordColumns& record) {
   for (const std::string& name : names)
     if (!record[name].is_array())
       throw DataError(name + ": expected a list of messages, as " +
@@ -252,7 +252,7 @@ Example chat_of_pair(const std::vector<std::string>& names, Record& record) {
   return example;
 }
 
-Example pair(const std::vector<std::string>& names, Record& record) {
+Example pair(const std::vector<std::string>& names, RecordColumns& record) {
   if (record[names[0]].is_array() || record[names[1]].is_array())
     return chat_of_pair(names, record);
   return CompletionExample{record.text(names[0]), record.trained(names[1]), images_in(record)};
@@ -267,8 +267,8 @@ std::string alpaca_prompt(const std::string& system, const std::string& instruct
          instruction + (input.empty() ? "" : "\n\n### Input:\n" + input) + "\n\n### Response:\n";
 }
 
-Example answered(const std::string& question, const std::string& answer, const Record& record,
-                 bool has_template) {
+Example answered(const std::string& question, const std::string& answer,
+                 const RecordColumns& record, bool has_template) {
   const std::string input = question == "instruction" ? record.text("input") : "";
   std::string asked = record.text(question), said = record.trained(answer);
   if (!has_template)
@@ -284,7 +284,61 @@ Example answered(const std::string& question, const std::string& answer, const R
   return example;
 }
 
-Example example_of(const LayoutColumns& layout, Record& record, bool has_template) {
+// One answer with its prompt, both strings or both lists of messages.
+PreferenceExample::Answer preference_answer(const std::string& name, const ordered_json& prompt,
+                                            ordered_json answer, const ordered_json& tools) {
+  if (answer.is_string())
+    return CompletionExample{prompt.get<std::string>(), answer.get<std::string>()};
+  ordered_json messages = prompt;
+  for (auto& each : answer) messages.push_back(std::move(each));
+  ChatExample example;
+  example.conversation = read_conversation(std::move(messages), tools, name, {}, example.images);
+  if (!example.images.empty()) refuse_images(std::ssize(example.images));
+  expect_assistant(example.conversation, name, prompt.size());
+  std::ranges::fill_n(example.conversation.carries_loss.begin(), std::ssize(prompt), 0);
+  return example;
+}
+
+// `prompt` is null where the answers begin with it; `names` end with those of the answers.
+Example preference(ordered_json prompt, const std::vector<std::string>& names,
+                   RecordColumns& record) {
+  const std::string &chosen = names[names.size() - 2], &rejected = names.back();
+  ordered_json better = record.take(chosen), worse = record.take(rejected);
+  PreferenceAnswers answers = read_preference(
+      {std::move(prompt), std::move(better), std::move(worse)}, {names.front(), chosen, rejected});
+  if (answers.prompt.is_array()) put_system_before(record, answers.prompt);
+  const ordered_json tools = record.take("tools");
+  const std::string before = names.size() == 3 ? names.front() + " and " : "";
+  auto with_prompt = [&](const std::string& name, ordered_json answer) {
+    return preference_answer(before + name, answers.prompt, std::move(answer), tools);
+  };
+  return PreferenceExample{with_prompt(chosen, std::move(answers.chosen)),
+                           with_prompt(rejected, std::move(answers.rejected))};
+}
+
+// Intel Orca's, asked as other questions are.
+ordered_json question(const std::string& name, const RecordColumns& record, bool has_template) {
+  std::string asked = record.text(name);
+  if (!has_template) return alpaca_prompt(record.text("system"), asked, "");
+  return ordered_json::array({message("user", std::move(asked))});
+}
+
+// One answer, good or bad.
+Example labelled(const std::vector<std::string>& names, RecordColumns& record) {
+  const bool is_good = read_label(record[names[2]], names[2]);
+  Example answer = pair({names[0], names[1]}, record);
+  PreferenceExample example;
+  std::optional<PreferenceExample::Answer>& side = is_good ? example.chosen : example.rejected;
+  if (auto* completion = std::get_if<CompletionExample>(&answer)) {
+    side = std::move(*completion);
+  } else {
+    side = std::get<ChatExample>(std::move(answer));
+    if (const auto images = std::ssize(std::get<ChatExample>(*side).images)) refuse_images(images);
+  }
+  return example;
+}
+
+Example example_of(const LayoutColumns& layout, RecordColumns& record, bool has_template) {
   const std::vector<std::string>& names = layout.names;
   switch (layout.layout) {
     case Layout::text: {
@@ -303,8 +357,24 @@ Example example_of(const LayoutColumns& layout, Record& record, bool has_templat
     case Layout::instruction:
     case Layout::question:
       return answered(names[0], names[1], record, has_template);
+    case Layout::preference:
+      return preference(names.size() == 3 ? record.take(names[0]) : ordered_json(), names, record);
+    case Layout::question_preference:
+      return preference(question(names[0], record, has_template), names, record);
+    case Layout::label:
+      return labelled(names, record);
   }
   throw InternalError("no such layout");
+}
+
+bool has_chat(const PreferenceExample& example) {
+  const auto& answer = example.chosen ? example.chosen : example.rejected;
+  return std::holds_alternative<ChatExample>(*answer);
+}
+
+bool has_chat(const Example& example) {
+  const auto* preference = std::get_if<PreferenceExample>(&example);
+  return preference ? has_chat(*preference) : std::holds_alternative<ChatExample>(example);
 }
 
 }  // namespace
@@ -317,9 +387,9 @@ std::span<const ImageSource> images_of(const Example& example) {
 
 ReadExample read_example(std::string_view text, const ExampleOptions& options) {
   if (const std::string fault = utf8_fault(text); !fault.empty()) throw DataError(fault);
-  std::optional<Record> record;
+  std::optional<RecordColumns> record;
   try {
-    record.emplace(text, options);
+    record.emplace(text, known_columns(options.preference), options.columns);
   } catch (const DataError& error) {
     // As a file is that was written for people.
     const size_t last = text.find_last_not_of(" \t\r\n");
@@ -327,17 +397,21 @@ ReadExample read_example(std::string_view text, const ExampleOptions& options) {
       throw DataError(std::string(error.what()) + ", where a line has a whole example");
     throw;
   }
-  const LayoutColumns layout =
-      options.columns.empty() ? layout_of(*record) : layout_named(options.columns, *record);
+  const LayoutColumns layout = !options.columns.empty()
+                                   ? layout_named(options.columns, *record, options.preference)
+                               : options.preference ? preference_layout_of(*record)
+                                                    : layout_of(*record);
+  if (options.preference)
+    if (const auto images = std::ssize(images_in(*record))) refuse_images(images);
   Example example = example_of(layout, *record, options.has_template);
   const bool takes_template = layout.layout == Layout::instruction ||
                               layout.layout == Layout::question ||
-                              std::holds_alternative<ChatExample>(example);
+                              layout.layout == Layout::question_preference || has_chat(example);
   return {form_of(layout.names), takes_template, std::move(example)};
 }
 
 std::vector<std::string> columns_read(const ExampleOptions& options) {
-  std::vector<std::string> columns = known_columns();
+  std::vector<std::string> columns = known_columns(options.preference);
   columns.insert(columns.end(), options.columns.begin(), options.columns.end());
   return columns;
 }

@@ -1,8 +1,9 @@
-// An Example is a text, a pair or a conversation that a model is tuned on, as a record of a data
-// set holds it (JSON, jsonlines.org).
+// An Example is a text, a pair, a conversation or a preference that a model is tuned on, as a
+// record of a data set holds it (JSON, jsonlines.org).
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -31,17 +32,26 @@ struct ChatExample {
   std::vector<ImageSource> images = {};  // one for each part that is an image, in their order
 };
 
-using Example = std::variant<TextExample, CompletionExample, ChatExample>;
+// A better and a worse answer to one prompt, each with the prompt, of which nothing is trained on;
+// or one of the two.
+struct PreferenceExample {
+  using Answer = std::variant<CompletionExample, ChatExample>;
+  std::optional<Answer> chosen, rejected;
+};
+
+using Example = std::variant<TextExample, CompletionExample, ChatExample, PreferenceExample>;
 
 std::span<const ImageSource> images_of(const Example& example);
 
 struct ExampleOptions {
   // Names in the place of those below: of the text, or the messages; or of prompt and completion.
-  // Empty: those below.
+  // Of preferences: chosen and rejected; or prompt, chosen and rejected; or prompt, completion and
+  // label. Empty: those below.
   std::vector<std::string> columns = {};
   // Questions, instructions and pairs of them with answers become conversations, for a chat
   // template; without, one prompt and a completion, as Stanford Alpaca has them.
   bool has_template = false;
+  bool preference = false;  // preferences alone are read, and else all but these
 };
 
 struct ReadExample {
@@ -60,10 +70,14 @@ struct ReadExample {
 //                                     which stands before them
 //   instruction, input, output        Alpaca's; the input may be absent or empty; with `system`
 //   question, answer
-// Images, under the column image or images of pairs and messages, are a string or a list of
-// strings: see parse_image_source(). Nulls are no columns, and others are ignored. Throws a
-// DataError, without file and line, on what is no JSON, not exactly one of these, or empty where
-// something is to be trained on.
+// and of preferences
+//   chosen, rejected                  beside them the prompt, or Intel Orca's `question` and
+//                                     `system`; see read_preference()
+//   prompt, completion, label         one answer, and whether it is good: see read_label()
+// which have no images. Images, under the column image or images of pairs and messages, are a
+// string or a list of strings: see parse_image_source(). Nulls are no columns, and others are
+// ignored. Throws a DataError, without file and line, on what is no JSON, not exactly one of these,
+// or empty where something is to be trained on.
 ReadExample read_example(std::string_view record, const ExampleOptions& options = {});
 
 // The columns whose values read_example() looks at.

@@ -20,6 +20,7 @@ namespace longshore::data {
 struct TokenizeOptions {
   EncodeOptions encode = {};
   std::vector<std::string> columns = {};       // see ExampleOptions
+  bool preference = false;                     // see ExampleOptions; of records alone
   bool skip_bad_lines = false;                 // of records: leave them out, and count them
   int64_t max_image_pixels = kMaxImagePixels;  // width times height of one
   // Hears, once, what is worth saying of the text.
@@ -49,15 +50,16 @@ struct EncodedTexts {
 };
 
 // Documents of a file with records (has_records()) are these, as encode() writes an Example; all
-// have the form of the first. Any other file is plain text: its documents (see DocumentReader)
-// become tokens as a TextExample does, so that texts begin as prompts do.
+// have the form of the first. With preference two of them are one record's. Any other file is plain
+// text: its documents (see DocumentReader) become tokens as a TextExample does, so that texts begin
+// as prompts do.
 //
 // Images of records are opened and decoded, so that bad ones are bad lines; see
 // refer_to_image().
 //
 // Throws a DataError with file and line on a bad input, and for a file whose name says that it is
-// no text. What a RecordReader refuses is an error even where bad lines are skipped: whoever wrote
-// it hardly meant records.
+// no text, or has none of the preferences that are asked for. What a RecordReader refuses is an
+// error even where bad lines are skipped: whoever wrote it hardly meant records.
 class TextInput {
  public:
   // Looks at the file's first example. Tokenizer and options must outlive the input.

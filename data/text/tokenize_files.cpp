@@ -119,7 +119,8 @@ TokenizeSummary tokenize_files(const Tokenizer& tokenizer, std::span<const fs::p
       files, [](const TextInput& file) { return file.loss_mask() == LossMask::present; });
 
   TokenFileWriter writer(output, tokenizer.vocab_size(), tokenizer.fingerprint(),
-                         has_marks ? LossMask::present : LossMask::absent);
+                         has_marks || options.preference ? LossMask::present : LossMask::absent,
+                         options.preference ? Pairing::present : Pairing::absent);
   OrderedEncoder encoder(writer);
   for (const TextInput& file : files)
     file.read([&](TextInput::EncodeChunk chunk) {

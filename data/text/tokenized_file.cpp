@@ -43,8 +43,9 @@ std::string record_settings(const TokenizeOptions& options) {
 fs::path token_file_name(const fs::path& text, const Tokenizer& tokenizer,
                          const TokenizeOptions& options, const fs::path& cache) {
   const std::string settings =
-      std::to_string(kEncodingVersion) + " " + std::to_string(tokenizer.fingerprint()) + " " +
-      std::to_string(tokenizer.bos_id()) + " " + std::to_string(tokenizer.eos_id()) + " " +
+      std::to_string(kEncodingVersion) + (options.preference ? "p " : " ") +
+      std::to_string(tokenizer.fingerprint()) + " " + std::to_string(tokenizer.bos_id()) + " " +
+      std::to_string(tokenizer.eos_id()) + " " +
       std::to_string(static_cast<int>(text_format(text).value())) + " " +
       std::to_string(options.skip_bad_lines) + " " +
       std::to_string(static_cast<int>(options.encode.add_bos_eos)) +

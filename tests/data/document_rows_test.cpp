@@ -104,7 +104,7 @@ TEST(DocumentRows, HoldEveryDocumentOnce) {
         if (!packing) {
           EXPECT_EQ(rows->count(), 700);
         }
-        EXPECT_EQ(rows->counts().documents, 700);
+        EXPECT_EQ(rows->counts().units, 700);
         EXPECT_EQ(rows->counts().too_long, 0);
         EXPECT_EQ(rows->counts().untrained, 0);
 

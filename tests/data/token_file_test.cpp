@@ -8,8 +8,10 @@
 #include <numeric>
 #include <optional>
 #include <random>
+#include <span>
 
 #include "base/error.h"
+#include "data/files/content_hash.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
 
@@ -357,6 +359,66 @@ TEST(TokenFile, NoticesAnyChangedByteOfImages) {
   EXPECT_GT(refused, static_cast<int>(kHeaderBytes));
 }
 
+std::string file_with_pairs(const TemporaryFolder& folder,
+                            const std::vector<ImageReference>& images = {}) {
+  TokenFileWriter writer(folder / "a.tokens", 1000, 0, LossMask::present, Pairing::present);
+  writer.append(std::vector<int32_t>{5, 6, 7}, std::vector<uint8_t>{0, 1, 1}, images);
+  writer.append(std::vector<int32_t>{5, 8}, std::vector<uint8_t>{0, 1}, images);
+  writer.append(std::vector<int32_t>{0}, std::vector<uint8_t>{0});
+  writer.append(std::vector<int32_t>{9, 9}, std::vector<uint8_t>{0, 1});
+  writer.finish();
+  return read_file(folder / "a.tokens");
+}
+
+// The header's hash is made that of the header.
+std::string with_hash(std::string bytes) {
+  ContentHash hash;
+  hash.append(std::as_bytes(std::span(bytes).first(72)));
+  std::memcpy(bytes.data() + 72, hash.words().data(), 8);
+  return bytes;
+}
+
+TEST(TokenFile, KeepsPairs) {
+  TemporaryFolder folder;
+  for (const std::vector<ImageReference>& images :
+       {std::vector<ImageReference>(), some_images()[0]}) {
+    const std::string whole = file_with_pairs(folder, images);
+    EXPECT_EQ(whole[8], 6);
+    const TokenFile file(folder / "a.tokens");
+    file.verify({});
+    EXPECT_TRUE(file.has_pairs());
+    EXPECT_EQ(file.loss_mask(), LossMask::present);
+    EXPECT_EQ(read_all(file), (std::vector<int32_t>{5, 6, 7, 5, 8, 0, 9, 9}));
+    EXPECT_EQ(images_of(file), (std::vector{images, images, {}, {}}));
+  }
+  file_with_images(folder);
+  EXPECT_FALSE(TokenFile(folder / "a.tokens").has_pairs());
+}
+
+TEST(TokenFile, FindsPairsThatCannotBe) {
+  TemporaryFolder folder;
+  const std::string whole = file_with_pairs(folder);
+  auto changed = [&](size_t at, char value) {
+    std::string bytes = whole;
+    bytes[at] = value;
+    return message_of<DataError>(
+        [&] { TokenFile file(folder.write("b.tokens", with_hash(std::move(bytes)))); });
+  };
+  EXPECT_NO_THROW(TokenFile(folder.write("b.tokens", with_hash(whole))));
+  for (size_t bytes = 0; bytes < whole.size(); ++bytes)
+    EXPECT_THROW(TokenFile(folder.write("b.tokens", whole.substr(0, bytes))), DataError);
+  EXPECT_THROW(TokenFile(folder.write("b.tokens", whole + '\0')), DataError);
+  EXPECT_THAT(changed(24, 3), HasSubstr("b.tokens: corrupt header: 3 documents; expected an even"));
+  EXPECT_THAT(changed(44, 0),
+              HasSubstr("b.tokens: corrupt header: bytes 44 to 47 are 0; expected"));
+  EXPECT_THAT(changed(8, 4), HasSubstr("truncated or corrupt"));
+  TokenFileWriter half(folder / "c.tokens", 1000, 0, LossMask::present, Pairing::present);
+  half.append(std::vector<int32_t>{5, 6, 7});
+  EXPECT_THROW(half.finish(), InternalError);
+  EXPECT_THROW(TokenFileWriter(folder / "c.tokens", 9, 0, LossMask::absent, Pairing::present),
+               InternalError);
+}
+
 TEST(TokenFile, FileWithoutTokensIsValid) {
   TemporaryFolder folder;
   TokenFileWriter(folder / "a.tokens", 10, 1).finish();
@@ -475,7 +537,7 @@ TEST(TokenFile, SaysWhatItFoundAndExpected) {
     return message_of<DataError>([&] { TokenFile file(folder.write("b.tokens", bytes)); });
   };
   EXPECT_THAT(changed(0, 'X'), HasSubstr("b.tokens: not a token file"));
-  EXPECT_THAT(changed(8, 9), HasSubstr("version 9; expected version 1 to 5"));
+  EXPECT_THAT(changed(8, 9), HasSubstr("version 9; expected version 1 to 6"));
   EXPECT_THAT(changed(12, 3), HasSubstr("3 bytes per token; expected 2 or 4"));
   EXPECT_THAT(
       changed(17, 15),

@@ -174,11 +174,45 @@ TEST(TokenizeProgram, WritesConversations) {
   EXPECT_EQ(std::accumulate(carries_loss.begin(), carries_loss.end(), 0), 2);
 }
 
+TEST(TokenizeProgram, WritesPairs) {
+  TemporaryFolder folder;
+  const auto input =
+      folder.write("in.jsonl", R"({"prompt": "a", "chosen": " the", "rejected": " c"})"
+                               "\n"
+                               R"({"prompt": "a", "chosen": " the", "rejected": " the"})"
+                               "\n");
+  const auto output = folder / "out.tokens";
+  auto tokenize = [&](const std::string& options) {
+    return run_tokenize("--tokenizer " + kModel + " --out " + output.string() + " " +
+                        input.string() + " " + options);
+  };
+  EXPECT_EQ(tokenize("").output,
+            "tokenize: " + input.string() +
+                ":1: expected text, prompt and completion, messages, instruction and output, or "
+                "question and answer; found chosen and rejected, of which one is to be preferred; "
+                "nearest: objective: dpo (tokenize: --preference)\n");
+  const Result equal = tokenize("--preference");
+  EXPECT_EQ(equal.exit_code, 1);
+  EXPECT_EQ(equal.output,
+            "tokenize: " + input.string() +
+                ":2: found the same answer as chosen and as rejected, expected two\n");
+  EXPECT_FALSE(std::filesystem::exists(output));
+  EXPECT_EQ(tokenize("--preference --skip-bad-lines").output,
+            output.string() + ": 8 tokens, 1 pair, 1 line skipped\n");
+  EXPECT_TRUE(TokenFile(output).has_pairs());
+  for (const char* wrong : {"--train-on all", "--column chosen", "--column a --column a",
+                            "--column a --column b --column c --column d"}) {
+    const Result result = tokenize(std::string("--preference ") + wrong);
+    EXPECT_EQ(result.exit_code, 2) << result.output;
+    EXPECT_THAT(result.output, HasSubstr("expected "));
+  }
+}
+
 TEST(TokenizeProgram, RefusesWhatOnlyLinesOfJsonNeed) {
   TemporaryFolder folder;
   const std::string command = "--tokenizer " + kModel + " --out " + (folder / "out").string() +
                               " " + folder.write("in.txt", "the\n").string();
-  for (const std::string option : {"--chat-template gemma", "--skip-bad-lines"}) {
+  for (const std::string option : {"--chat-template gemma", "--skip-bad-lines", "--preference"}) {
     const Result result = run_tokenize(command + " " + option);
     EXPECT_EQ(result.exit_code, 2);
     EXPECT_THAT(result.output, HasSubstr(": found no .jsonl file to tokenize, expected one"));

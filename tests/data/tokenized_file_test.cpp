@@ -50,6 +50,14 @@ TEST_F(TokenizedFile, IsMadeOnceForATextAndItsOptions) {
   EXPECT_EQ(cached(), 6u);
 }
 
+TEST_F(TokenizedFile, TellsPreferencesFromTexts) {
+  const auto path = folder_.write("a.jsonl", R"({"prompt": "a", "completion": " b", "label": 1})");
+  EXPECT_FALSE(open(path)->has_pairs());
+  EXPECT_TRUE(open(path, {.preference = true})->has_pairs());
+  EXPECT_FALSE(open(path)->has_pairs());
+  EXPECT_EQ(cached(), 2u);
+}
+
 // Which one that is, tokenizer_config.json says beside the tokenizer.
 TEST_F(TokenizedFile, EndsWithTheTokenizersEos) {
   const auto text = folder_.write("a.txt", "one"),

@@ -42,6 +42,11 @@ struct Check {
     require(longshore::data::image_count(conversation) == std::ssize(example.images));
     check(example.images);
   }
+  void operator()(const PreferenceExample& example) const {
+    require(example.chosen || example.rejected);
+    for (const auto& answer : {example.chosen, example.rejected})
+      if (answer) std::visit(*this, *answer);
+  }
 
  private:
   static void check(const std::vector<ImageSource>& images) {
@@ -55,14 +60,18 @@ struct Check {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  try {
-    const std::string_view record(reinterpret_cast<const char*>(data), size);
-    for (const bool has_template : {false, true})
-      std::visit(Check{},
-                 longshore::data::read_example(record, {.has_template = has_template}).example);
-  } catch (const longshore::DataError& error) {
-    // What a message quotes of the line is printable.
-    require(std::string_view(error.what()).find('\n') == std::string_view::npos);
-  }
+  const std::string_view record(reinterpret_cast<const char*>(data), size);
+  for (const bool preference : {false, true})
+    for (const bool has_template : {false, true}) {
+      const ExampleOptions options{.has_template = has_template, .preference = preference};
+      try {
+        const Example example = read_example(record, options).example;
+        require(std::holds_alternative<PreferenceExample>(example) == preference);
+        std::visit(Check{}, example);
+      } catch (const longshore::DataError& error) {
+        // What a message quotes of the line is printable.
+        require(std::string_view(error.what()).find('\n') == std::string_view::npos);
+      }
+    }
   return 0;
 }

@@ -13,7 +13,8 @@
 namespace longshore::trainer {
 
 struct Validation {
-  double loss = 0, unigram_loss = 0;  // nats a token
+  double loss = 0;                     // nats a token, where targets are counted
+  std::optional<double> unigram_loss;  // there alone
 };
 
 // "4.6735, 1.83 nats below the unigram cross-entropy of 6.4988"

@@ -50,16 +50,23 @@ auto read_file_of(const Config& config, const char* key, F read) {
 // Whether the first document begins with the tokenizer's bos.
 bool begins_with_bos(const data::TokenFile& file, const data::Tokenizer& tokenizer) {
   if (!file.has_documents() || file.document_count() == 0) return false;
+  const bool is_absent = file.has_pairs() && file.document(0).count == 1;
   int32_t first;
-  file.read(file.document(0).first, {&first, 1});
+  file.read(file.document(is_absent ? 1 : 0).first, {&first, 1});
   return first == tokenizer.bos_id();
 }
 
 // Opens files as the config says.
 class Opener {
  public:
-  Opener(const Config& config, const data::Tokenizer* tokenizer, const Log& log)
-      : config_(config), images_(row_images(config)), tokenizer_(tokenizer), log_(log) {}
+  // `counted` is what batches count.
+  Opener(const Config& config, data::Counted counted, const data::Tokenizer* tokenizer,
+         const Log& log)
+      : config_(config),
+        counted_(counted),
+        images_(row_images(config)),
+        tokenizer_(tokenizer),
+        log_(log) {}
 
   SharedFile file(const char* key, const fs::path& path) {
     return read_file_of(config_, key, [&] { return checked_file(key, path); });
@@ -92,11 +99,13 @@ class Opener {
   std::shared_ptr<const data::Rows> make_rows(const SharedFile& file, const fs::path& path,
                                               data::WindowRows::Remainder remainder,
                                               const data::DocumentChoice& choice) const {
-    std::string note =
-        fmt::format("{}: {}, {}", path_text(path), plural(file->document_count(), "document"),
-                    plural(file->token_count(), "token"));
+    const int64_t together = file->has_pairs() ? 2 : 1;
+    std::string note = fmt::format(
+        "{}: {}, {}", path_text(path),
+        plural(file->document_count() / together, file->has_pairs() ? "pair" : "document"),
+        plural(file->token_count(), "token"));
     if (choice.held_out)
-      note += fmt::format(", of which {} are held out{}", choice.held_out->count(),
+      note += fmt::format(", of which {} are held out{}", choice.held_out->count() / together,
                           choice.takes_held_out ? ": these" : "");
     if (file->skipped_lines() > 0)
       note += fmt::format(", {} skipped", plural(file->skipped_lines(), "bad line"));
@@ -124,7 +133,10 @@ class Opener {
         data::is_text(path) ? tokenized(path) : std::make_shared<const data::TokenFile>(path);
     if (tokenizer_)
       require_tokenizer(key, *file, tokenizer_->fingerprint(), path_text(tokenizer_->path()));
-    if (!data::is_text(path)) note_tokens(file);
+    if (!data::is_text(path)) {
+      require_pairing(*file);
+      note_tokens(file);
+    }
     check_vocabulary(key, path,
                      tokenizer_ ? std::min(file->vocab_size(), tokenizer_->ordinary_vocab_size())
                                 : file->vocab_size());
@@ -134,6 +146,17 @@ class Opener {
       require_tokenizer(key, *file, first_->tokenizer_fingerprint(), path_text(first_->path()));
     if (!first_) first_ = file;
     return file;
+  }
+
+  void require_pairing(const data::TokenFile& file) const {
+    if (reads_pairs() && !file.has_pairs())
+      throw DataError(
+          path_text(file.path()) +
+          ": found documents, expected pairs of answers; nearest: tokenize --preference "
+          "writes them");
+    if (!reads_pairs() && file.has_pairs())
+      throw DataError(path_text(file.path()) +
+                      ": found pairs of answers, expected documents; nearest: objective: dpo");
   }
 
   // tokenize once wrote paragraphs without.
@@ -156,6 +179,7 @@ class Opener {
                    .add_bos_eos = config_.add_bos_eos,
                    .image_text = images_ ? std::optional(images_->text) : std::nullopt},
         .columns = config_.train_data_columns,
+        .preference = reads_pairs(),
         .skip_bad_lines = config_.skip_bad_lines,
         .max_image_pixels = config_.max_image_pixels,
         .say = log_};
@@ -199,8 +223,16 @@ class Opener {
       note += fmt::format(", {} left out with more images than max_num_images_per_example = {}",
                           counts.too_many_images, config_.max_num_images_per_example);
     if (counts.untrained > 0)
-      note +=
-          fmt::format(", {} with nothing to learn left out", plural(counts.untrained, "sequence"));
+      note += fmt::format(", {} with nothing to learn left out",
+                          plural(counts.untrained, file->has_pairs() ? "pair" : "sequence"));
+    if (counts.one_sided > 0) {
+      if (counted_ == data::Counted::pairs)
+        throw DataError(fmt::format(
+            "found {} without another to the same prompt, expected pairs of a chosen and a "
+            "rejected one; nearest: objective: kto",
+            plural(counts.one_sided, "answer")));
+      note += fmt::format(", {} of them one answer alone", counts.one_sided);
+    }
     double capacity = static_cast<double>(rows->count() * config_.max_target_length);
     log_(note +
          fmt::format("; {}, {:.1f} % full", plural(rows->count(), "row"),
@@ -236,7 +268,10 @@ class Opener {
     });
   }
 
+  bool reads_pairs() const { return counted_ != data::Counted::targets; }
+
   const Config& config_;
+  const data::Counted counted_;
   const std::optional<data::RowImages> images_;
   const data::Tokenizer* tokenizer_;
   const Log& log_;
@@ -286,6 +321,19 @@ std::string epochs_text(const Config& config, std::span<const data::WeightedRows
     if (!source.weight) break;  // without weights it is the same number for each
   }
   return text + join(epochs) + " epochs" + (epochs.size() > 1 ? " of these files" : "");
+}
+
+// Losses of answers are of their sequences, which nothing but documents keeps apart.
+void require_rows_of_answers(const Config& config) {
+  if (config.dataset_type != DatasetType::documents)
+    throw ConfigError(fmt::format(
+        "{}: found {}, expected documents, since the answers to a prompt stand in one row",
+        location(config, "dataset_type"),
+        config.dataset_type == DatasetType::tokens ? "tokens" : "synthetic"));
+  if (config.train_on == data::TrainOn::all)
+    throw ConfigError(location(config, "train_on") +
+                      ": found all, expected assistant or last_assistant, since answers alone are "
+                      "learnt; nearest: assistant");
 }
 
 // What stands before the text of a document: bos, or the end of another document.
@@ -365,6 +413,11 @@ Parts open_evaluation(const Config& config, Opener& opener, TrainingData& result
   return parts;
 }
 
+data::BatchSchema of_others(data::BatchSchema schema) {
+  schema.answers = data::Answers::of_others;
+  return schema;
+}
+
 void open_validation(const Config& config, const data::BatchSchema& schema, const data::Rank& rank,
                      Parts held_out, Opener& opener, TrainingData& result) {
   const std::vector<SharedFile> trained = result.files;
@@ -382,7 +435,10 @@ void open_validation(const Config& config, const data::BatchSchema& schema, cons
       .rows = rows,
       .count = std::min(rows->count(), result.validation_batches * shape.rows * rank.world_size),
       .length = shape.length};
-  result.validation = data::sequential_batches(std::move(rows), schema, rank);
+  result.validation = data::sequential_batches(rows, schema, rank);
+  if (schema.counted == data::Counted::answers)
+    result.validation_of_others = data::sequential_batches(rows, of_others(schema), rank);
+  if (schema.counted != data::Counted::targets) return;
   int32_t vocab_size = 0;
   for (const SharedFile& one : result.files) vocab_size = std::max(vocab_size, one->vocab_size());
   result.unigram_loss = data::unigram_cross_entropy(trained, evaluated, vocab_size);
@@ -392,6 +448,7 @@ void open_validation(const Config& config, const data::BatchSchema& schema, cons
 
 TrainingData open_data(const Config& config, const data::BatchSchema& schema, const Log& log,
                        data::Rank rank) {
+  if (schema.counted != data::Counted::targets) require_rows_of_answers(config);
   TrainingData result;
   result.steps = config.steps;
   uint64_t seed = static_cast<uint64_t>(config.seed);
@@ -405,7 +462,7 @@ TrainingData open_data(const Config& config, const data::BatchSchema& schema, co
                                               seed, rank, row_images(config));
     return result;
   }
-  Opener opener(config, result.tokenizer.get(), log);
+  Opener opener(config, schema.counted, result.tokenizer.get(), log);
   std::vector<data::WeightedRows> sources;
   Parts held_out;
   for (const DatasetFile& entry : config.dataset_path)
@@ -414,7 +471,9 @@ TrainingData open_data(const Config& config, const data::BatchSchema& schema, co
   const std::optional<int64_t> end = end_of_epochs(config, sources);
   if (end) result.steps = (*end - 1) / rows_of_step + 1;
   log(epochs_text(config, sources, end, result.steps, rows_of_step));
-  result.training = data::shuffled_batches(std::move(sources), schema, seed, rank, end);
+  result.training = data::shuffled_batches(sources, schema, seed, rank, end);
+  if (schema.counted == data::Counted::answers)
+    result.training_of_others = data::shuffled_batches(sources, of_others(schema), seed, rank, end);
   if (evaluates(config)) open_validation(config, schema, rank, std::move(held_out), opener, result);
   result.chat_template = opener.used_template();
   require_use_of_template(config, result.chat_template.has_value());

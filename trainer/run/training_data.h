@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,18 +18,21 @@ namespace longshore::trainer {
 
 struct TrainingData {
   data::BatchSource training;
+  // The same rows with Answers::of_others; where answers are counted.
+  data::BatchSource training_of_others, validation_of_others;
   int64_t steps = 0;  // that a run on it takes: num_epoch's, or the config's
   std::vector<std::shared_ptr<const data::TokenFile>> files;  // of training, then of validation
   std::vector<std::string> identity;  // of each file to train on: its tokens and its weight
   data::BatchSource validation;       // where there is text held out
   int64_t validation_batches = 0;
-  double unigram_loss = 0;
+  std::optional<double> unigram_loss;          // of such, where targets are counted
   std::unique_ptr<data::Tokenizer> tokenizer;  // where text is read or sampled, or tokens are added
   std::optional<data::ChatTemplate> chat_template;  // where one has written any of it
   Prompt sample_prompt;                             // where text is sampled
 };
 
-// Opens the data of the process `rank`, in batches of the schema. Text is tokenized into
+// Opens the data of the process `rank`, in batches of the schema: pairs of answers where it counts
+// these or answers. Text is tokenized into
 // base_output_directory/tokens first, unless it is there already, which may take a while; `log`
 // gets lines on what is done and what was found. Throws ConfigError and DataError.
 TrainingData open_data(const Config& config, const data::BatchSchema& schema, const Log& log,

@@ -1,6 +1,7 @@
 // From files to the losses of their tokens.
 #include "trainer/run/training_data.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -479,6 +480,85 @@ TEST_F(TrainingDataTest, SegmentsArePlannedWhereDocumentsArePacked) {
   EXPECT_TRUE(decoder_config(config({path}), models::Target::cpu).segments);
   EXPECT_EQ(batch_bytes("packing=true") - batch_bytes("packing=false"), 3 * 64 * 4);
   EXPECT_EQ(batch_bytes("dataset_type=tokens"), batch_bytes("packing=false"));
+}
+
+TEST_F(TrainingDataTest, ReadsPairsWhereThesePairsOrTheirAnswersAreCounted) {
+  std::string lines;
+  for (int i = 0; i < 40; ++i)
+    lines += fmt::format(R"({{"prompt": "boat {}", "chosen": " waits", "rejected": " the {}"}})"
+                         "\n",
+                         i / 2, i);
+  const std::string pairs = folder_.write("pairs.jsonl", lines).string();
+  const std::string one =
+      folder_
+          .write("one.jsonl", R"({"prompt": "a", "completion": " the", "label": true})"
+                              "\n")
+          .string();
+  const std::string texts = write_pairs("texts.jsonl");
+  std::vector<std::string> said;
+  auto open = [&](const std::vector<std::string>& overrides, data::Counted counted) {
+    const Config read = config(overrides);
+    data::BatchSchema schema(shape_of(read));
+    schema.counted = counted;
+    said.clear();
+    return open_data(read, schema, [&](const std::string& line) { said.push_back(line); });
+  };
+  TrainingData opened =
+      open({"dataset_path=" + pairs, "eval_fraction=0.3", "num_epoch=1"}, data::Counted::pairs);
+  EXPECT_EQ(said[0].substr(0, said[0].find(',')),
+            pairs + ": reading it (prompt, chosen and rejected)");
+  EXPECT_THAT(said[1], testing::ContainsRegex("pairs.jsonl: 40 pairs, [0-9]+ tokens, of which "
+                                              "[0-9]*[02468] are held out; [0-9]+ rows?, "));
+  int64_t trained = 0, held_out = 0;
+  for (int64_t step = 0; step < opened.steps; ++step)
+    trained += opened.training(step).total_weights;
+  for (int64_t batch = 0; batch < opened.validation_batches; ++batch)
+    held_out += opened.validation(batch).total_weights;
+  EXPECT_EQ(trained + held_out, 40);
+  EXPECT_GT(held_out, 0);
+  EXPECT_FALSE(opened.unigram_loss);
+  EXPECT_FALSE(opened.training_of_others);
+
+  opened = open({"dataset_path=" + pairs + "," + one, "num_epoch=1"}, data::Counted::answers);
+  EXPECT_THAT(said, testing::Contains(HasSubstr("one.jsonl: 1 pair, 5 tokens, 1 of them one answer "
+                                                "alone; 1 row")));
+  int64_t own = 0;
+  for (int64_t step = 0; step < opened.steps; ++step) {
+    own += opened.training(step).total_weights;
+    EXPECT_EQ(opened.training_of_others(step)["segments"].size(), 3u * 64);
+  }
+  EXPECT_EQ(own, 81);
+  EXPECT_THAT(
+      message_of<DataError>([&] { open({"dataset_path=" + one}, data::Counted::pairs); }),
+      HasSubstr("one.jsonl: found 1 answer without another to the same prompt, expected pairs of a "
+                "chosen and a rejected one; nearest: objective: kto"));
+
+  const data::Tokenizer tokenizer(kTokenizers + "sp_bpe");
+  const std::vector<std::filesystem::path> inputs{pairs}, plain{texts};
+  data::tokenize_files(tokenizer, inputs, folder_ / "pairs.tokens", {.preference = true});
+  data::tokenize_files(tokenizer, plain, folder_ / "texts.tokens");
+  auto refusal = [&](const std::string& name, data::Counted counted) {
+    return message_of<DataError>(
+        [&] { open({"dataset_path=" + (folder_ / name).string()}, counted); });
+  };
+  EXPECT_NO_THROW(
+      open({"dataset_path=" + (folder_ / "pairs.tokens").string()}, data::Counted::pairs));
+  EXPECT_THAT(refusal("pairs.tokens", data::Counted::targets),
+              HasSubstr("pairs.tokens: found pairs of answers, expected documents; nearest: "
+                        "objective: dpo"));
+  EXPECT_THAT(refusal("texts.tokens", data::Counted::pairs),
+              HasSubstr("texts.tokens: found documents, expected pairs of answers; nearest: "
+                        "tokenize --preference"));
+  EXPECT_THAT(refusal("pairs.jsonl", data::Counted::targets),
+              HasSubstr("pairs.jsonl:1: expected text, "));
+  for (const auto& [setting, expected] :
+       {std::pair{"dataset_type=tokens", "found tokens, expected documents, since the answers"},
+        {"train_on=all", "found all, expected assistant or last_assistant"},
+        {"excess_length_strategy=split", "found split, expected truncate or skip"}})
+    EXPECT_THAT(message_of<ConfigError>([&] {
+                  open({"dataset_path=" + pairs, setting}, data::Counted::pairs);
+                }),
+                HasSubstr(expected));
 }
 
 TEST_F(TrainingDataTest, RefusesFilesThatDoNotBelongTogether) {

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <iostream>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,9 @@ constexpr const char* kDescription =
       {"question": ..., "answer": ...}; those of another file are paragraphs, separated by blank
       lines. Texts may be packed (.gz, .zst). Conversations are written as the chat template says;
       bos, where the tokenizer begins texts with one, and eos are put around others.
+      With --preference records are pairs of answers, {"prompt": ..., "chosen": ..., "rejected":
+      ...} or {"chosen": ..., "rejected": ...}, or single ones, {"prompt": ..., "completion": ...,
+      "label": true}.
       Pairs and messages may have images, as docs/data.md says, if the model reads them: that of
       --model, or of the tokenizer's folder where that has a config.json.
   tokenize --tokenizer PATH --stdin-json
@@ -95,6 +99,7 @@ void require_lines_of_json(const Arguments& arguments) {
   for (const auto& [option, is_given] : {std::pair{"--chat-template", names_template(arguments)},
                                          {"--train-on", arguments.train_on != kTrainOn[0]},
                                          {"--column", !options.columns.empty()},
+                                         {"--preference", options.preference},
                                          {"--skip-bad-lines", options.skip_bad_lines},
                                          {"--model", !arguments.model.empty()}})
     if (is_given)
@@ -183,10 +188,17 @@ void train(const Arguments& arguments) {
                   longshore::plural(static_cast<int64_t>(arguments.vocab_size), "token") + "\n");
 }
 
-void check_columns(const std::vector<std::string>& columns) {
-  if (columns.size() > 2 || (columns.size() == 2 && columns[0] == columns[1]))
-    throw longshore::ConfigError("--column: found " + longshore::join(columns) +
-                                 ", expected one column, or two: of prompts and of completions");
+void check_columns(const std::vector<std::string>& columns, bool preference) {
+  if (columns.empty()) return;
+  const size_t least = preference ? 2 : 1, most = preference ? 3 : 2;
+  const bool are_different =
+      std::set<std::string>(columns.begin(), columns.end()).size() == columns.size();
+  if (columns.size() < least || columns.size() > most || !are_different)
+    throw longshore::ConfigError(
+        "--column: found " + longshore::join(columns) + ", expected " +
+        (preference ? "two columns, of chosen and of rejected answers, or three: before these of "
+                      "prompts"
+                    : "one column, or two: of prompts and of completions"));
 }
 
 void run(const Arguments& arguments) {
@@ -208,12 +220,16 @@ void run(const Arguments& arguments) {
   }
   const longshore::StopSignal listening;
   auto options = arguments.options;
-  check_columns(options.columns);
+  check_columns(options.columns, options.preference);
   options.encode.image_text = image_text(arguments);
   options.encode.add_bos_eos =
       choice<AddBosEos>("--add-bos-eos", arguments.add_bos_eos, kAddBosEos);
   options.encode.train_on =
       choice<longshore::data::TrainOn>("--train-on", arguments.train_on, kTrainOn);
+  if (options.preference && options.encode.train_on == longshore::data::TrainOn::all)
+    throw longshore::ConfigError(
+        "--train-on: found all, expected assistant or last_assistant, since with --preference "
+        "answers alone are learnt; nearest: assistant");
   if (require_use_of_options(arguments, options) > 0)
     options.encode.chat_template = chat_template(arguments, tokenizer);
   options.say = [](const std::string& note) { longshore::print(stdout, note + "\n"); };
@@ -221,7 +237,8 @@ void run(const Arguments& arguments) {
       longshore::data::tokenize_files(tokenizer, arguments.inputs, arguments.output, options);
   std::string text = longshore::path_text(arguments.output) + ": " +
                      longshore::plural(summary.tokens, "token") + ", " +
-                     longshore::plural(summary.documents, "document");
+                     (options.preference ? longshore::plural(summary.documents / 2, "pair")
+                                         : longshore::plural(summary.documents, "document"));
   if (summary.images > 0) text += ", " + longshore::plural(summary.images, "image");
   if (arguments.options.skip_bad_lines)
     text += ", " + longshore::plural(summary.skipped_lines, "line") + " skipped";
@@ -269,10 +286,15 @@ int main(int argc, char** argv) {
       ->needs(output);
   app.add_option("--column", arguments.options.columns,
                  "a column of records to read: of a text or of messages; twice, of prompts and of "
-                 "completions; by default those that are known by their names")
+                 "completions; of preferences, twice of chosen and of rejected answers, or before "
+                 "these of prompts; by default those that are known by their names")
       ->expected(1)
       ->allow_extra_args(false)
       ->take_all()
+      ->needs(output);
+  app.add_flag("--preference", arguments.options.preference,
+               "records are pairs of answers, one better than the other, or answers and whether "
+               "they are good")
       ->needs(output);
   app.add_flag("--skip-bad-lines", arguments.options.skip_bad_lines,
                "count records that cannot be read, and go on")
