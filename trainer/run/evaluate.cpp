@@ -5,12 +5,11 @@
 
 namespace longshore::trainer {
 
-std::optional<double> evaluate(offload::Executable& plan, const data::BatchSource& batches,
-                               int64_t count, offload::Backend& backend,
-                               offload::Arguments& arguments, offload::Ledger& ledger, World& world,
-                               const std::function<bool()>& stops) {
-  double loss = 0;
-  int64_t weights = 0;
+std::optional<LossSum> evaluate(offload::Executable& plan, const data::BatchSource& batches,
+                                int64_t count, offload::Backend& backend,
+                                offload::Arguments& arguments, offload::Ledger& ledger,
+                                World& world, const std::function<bool()>& stops) {
+  LossSum sum;
   for (int64_t i = 0; i < count; ++i) {
     if (stops()) return std::nullopt;
     data::Batch batch = batches(i);
@@ -19,10 +18,10 @@ std::optional<double> evaluate(offload::Executable& plan, const data::BatchSourc
     backend.synchronize();
     float batch_loss;
     arguments.read(offload::host_name(offload::kLoss), &batch_loss, sizeof batch_loss);
-    loss += batch_loss;
-    weights += world.sum(batch.total_weights);
+    sum.nats += batch_loss;
+    sum.tokens += world.sum(batch.total_weights);
   }
-  return loss / weights;
+  return sum;
 }
 
 }  // namespace longshore::trainer

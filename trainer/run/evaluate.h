@@ -1,6 +1,7 @@
-// evaluate() computes the loss on held-out text, by a forward plan on the weights being trained.
+// evaluate() sums the losses of held-out text, by a forward plan on the weights being trained.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 
@@ -11,11 +12,18 @@
 
 namespace longshore::trainer {
 
-// Nats a token over the micro-batches [0, count) of all processes' `batches`; nothing where
-// `stops`, asked before each of them, says so.
-std::optional<double> evaluate(offload::Executable& plan, const data::BatchSource& batches,
-                               int64_t count, offload::Backend& backend,
-                               offload::Arguments& arguments, offload::Ledger& ledger, World& world,
-                               const std::function<bool()>& stops);
+struct LossSum {
+  double nats = 0;
+  int64_t tokens = 0;
+
+  double mean() const { return nats / static_cast<double>(tokens); }
+};
+
+// Over the micro-batches [0, count) of all processes' `batches`; nothing where `stops`, asked
+// before each of them, says so.
+std::optional<LossSum> evaluate(offload::Executable& plan, const data::BatchSource& batches,
+                                int64_t count, offload::Backend& backend,
+                                offload::Arguments& arguments, offload::Ledger& ledger,
+                                World& world, const std::function<bool()>& stops);
 
 }  // namespace longshore::trainer

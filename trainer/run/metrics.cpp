@@ -83,18 +83,26 @@ std::optional<StepMetrics> parse_record(const std::string& line) {
   }
 }
 
-std::string validation_record(int64_t step, double loss) {
-  return ordered_json{{"step", step}, {"validation_loss", loss}}.dump();
+std::string validation_record(int64_t step, const Validation& validation) {
+  ordered_json record{{"step", step}};
+  add_to(record, validation);
+  return record.dump();
 }
 
-// The step in a validation's record; nothing for any other line.
-std::optional<int64_t> parse_validation(const std::string& line) {
+// The losses of a validation's record; nothing for any other line.
+struct ReadValidation {
+  int64_t step = 0;
+  Validation validation;
+};
+std::optional<ReadValidation> parse_validation(const std::string& line) {
   try {
     const ordered_json record = ordered_json::parse(line);
-    const int64_t step = record.at("step");
-    double loss = 0;
-    read(record.at("validation_loss"), loss);
-    return line == validation_record(step, loss) ? std::optional(step) : std::nullopt;
+    ReadValidation found{.step = record.at("step"), .validation = {}};
+    read(record.at(kValidationLoss), found.validation.loss);
+    if (record.contains("validation_losses"))
+      for (const auto& [name, loss] : record["validation_losses"].items())
+        read(loss, found.validation.sets.emplace_back(name).loss);
+    return line == record.dump() ? std::optional(found) : std::nullopt;
   } catch (const nlohmann::json::exception&) {
     return std::nullopt;
   }
@@ -121,7 +129,7 @@ class Lines {
   int64_t position() const { return position_; }
 
   bool next(std::string& line) {
-    constexpr size_t kMostBytes = 4096;
+    constexpr size_t kMostBytes = size_t{1} << 16;  // validations may be of many sets
     line.clear();
     size_t bytes = 0;
     int c = EOF;
@@ -176,9 +184,12 @@ int64_t MetricsFile::end_of_records(int64_t first_step,
       if (metrics->step >= first_step) continue;
       keep(*metrics);
     } else {
-      const std::optional<int64_t> validated = parse_validation(line);
-      if (!validated || *validated >= first_step) continue;
-      if (*validated == first_step - 1) last_validation_ = line;
+      const std::optional<ReadValidation> read = parse_validation(line);
+      if (!read || read->step >= first_step) continue;
+      if (read->step == first_step - 1) {
+        last_validation_ = line;
+        last_loss_ = read->validation.loss;
+      }
     }
     line += '\n';
     const auto bytes = std::ssize(line);
@@ -205,8 +216,8 @@ int64_t MetricsFile::end_of_records(int64_t first_step,
 
 void MetricsFile::write(const StepMetrics& m) { append(record(m).dump()); }
 
-void MetricsFile::write_validation(int64_t step, double loss) {
-  const std::string record = validation_record(step, loss);
+void MetricsFile::write_validation(int64_t step, const Validation& validation) {
+  const std::string record = validation_record(step, validation);
   if (record != last_validation_) append(record);
 }
 

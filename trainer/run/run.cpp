@@ -268,15 +268,14 @@ class Run {
 
   // Other than at the end.
   bool is_evaluated_after(int64_t steps, const RunEvaluation& evaluation) const {
-    return evaluation.evaluates() && steps < config_.steps &&
-           is_due(steps, config_.eval_interval.value_or(0));
+    return evaluation.evaluates() && evaluates_after(config_, steps);
   }
 
   // Whether the process before this one ended between its save and the evaluation after that.
   bool owes_validation(const RunEvaluation& evaluation) const {
     const int64_t done = opened_.saved_step;
     if (done <= 0 || !is_evaluated_after(done, evaluation)) return false;
-    return world_.sum(metrics_ && !metrics_->ends_with_validation()) > 0;
+    return world_.sum(metrics_ && !metrics_->last_validation_loss()) > 0;
   }
 
   void validate_after(int64_t steps, RunEvaluation& evaluation) {
@@ -347,7 +346,7 @@ class Run {
         evaluation.evaluate([this] { return stop_.is_asked(); });
     if (!validation) return std::nullopt;
     console_.line("validation loss " + when + ": " + text(*validation));
-    if (metrics_) metrics_->write_validation(step, validation->loss);
+    if (metrics_) metrics_->write_validation(step, *validation);
     return validation;
   }
 

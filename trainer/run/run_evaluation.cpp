@@ -16,11 +16,19 @@ RunEvaluation::RunEvaluation(const Config& config, const TrainingPlans& plans,
 }
 
 std::optional<Validation> RunEvaluation::evaluate(const std::function<bool()>& stops) {
-  const std::optional<double> loss =
-      trainer::evaluate(*validation_, data_.validation, data_.validation_batches, backend_,
-                        session_.arguments(), session_.ledger(), world_, stops);
-  if (!loss) return std::nullopt;
-  return Validation{.loss = *loss, .unigram_loss = data_.unigram_loss};
+  LossSum all;
+  Validation validation{.unigram_loss = data_.unigram_loss, .sets = {}};
+  for (const ValidationSet& set : data_.validation) {
+    const std::optional<LossSum> sum =
+        trainer::evaluate(*validation_, set.batches, set.count, backend_, session_.arguments(),
+                          session_.ledger(), world_, stops);
+    if (!sum) return std::nullopt;
+    all.nats += sum->nats;
+    all.tokens += sum->tokens;
+    if (!set.name.empty()) validation.sets.push_back({set.name, sum->mean()});
+  }
+  validation.loss = all.mean();
+  return validation;
 }
 
 std::string RunEvaluation::sample() {

@@ -8,16 +8,10 @@
 
 #include "base/sample.h"
 #include "trainer/run/metrics.h"
+#include "trainer/run/validation.h"
 #include "trainer/step/memory_report.h"
 
 namespace longshore::trainer {
-
-struct Validation {
-  double loss = 0, unigram_loss = 0;  // nats a token
-};
-
-// "4.6735, 1.83 nats below the unigram cross-entropy of 6.4988"
-std::string text(const Validation& validation);
 
 // All saves that succeeded in this process.
 struct CheckpointFigures {

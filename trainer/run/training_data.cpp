@@ -26,6 +26,7 @@
 #include "data/text/text_input.h"
 #include "data/text/tokenized_file.h"
 #include "trainer/config/data_paths.h"
+#include "trainer/config/eval_datasets.h"
 #include "trainer/config/row_images.h"
 #include "trainer/step/training_plans.h"
 #include "trainer/weights/chat_template.h"
@@ -354,35 +355,49 @@ std::shared_ptr<const data::Rows> open_entry(const Config& config, const Dataset
   return joined(std::move(parts));
 }
 
-// What eval_dataset_path stands for.
-Parts open_evaluation(const Config& config, Opener& opener, TrainingData& result) {
-  constexpr const char* kKey = "eval_dataset_path";
+struct HeldOutSet {
+  std::string name;
   Parts parts;
-  for (const fs::path& path : data_paths(config.eval_dataset_path, config.eval_split)) {
+};
+
+// What an entry of eval_dataset_path stands for.
+HeldOutSet open_set(const Config& config, const EvalDataset& set, Opener& opener,
+                    TrainingData& result) {
+  constexpr const char* kKey = "eval_dataset_path";
+  HeldOutSet held_out{set.name, {}};
+  for (const fs::path& path : data_paths(set.path, config.eval_split)) {
     const SharedFile& file = result.files.emplace_back(opener.file(kKey, path));
-    parts.push_back(opener.rows(kKey, file, path, data::WindowRows::Remainder::padded));
+    held_out.parts.push_back(opener.rows(kKey, file, path, data::WindowRows::Remainder::padded));
   }
-  return parts;
+  return held_out;
 }
 
 void open_validation(const Config& config, const data::BatchSchema& schema, const data::Rank& rank,
                      Parts held_out, Opener& opener, TrainingData& result) {
   const std::vector<SharedFile> trained = result.files;
-  if (config.eval_fraction == 0) held_out = open_evaluation(config, opener, result);
-  if (held_out.empty())
-    throw DataError(location(config, "eval_fraction") +
-                    fmt::format(": found {}, which holds out none of the documents; expected more",
-                                config.eval_fraction));
-  std::shared_ptr<const data::Rows> rows = joined(std::move(held_out));
+  std::vector<HeldOutSet> sets;
+  if (config.eval_fraction > 0) {
+    if (held_out.empty())
+      throw DataError(
+          location(config, "eval_fraction") +
+          fmt::format(": found {}, which holds out none of the documents; expected more",
+                      config.eval_fraction));
+    sets.push_back({"", std::move(held_out)});
+  }
+  for (const EvalDataset& set : named_eval_datasets(config))
+    sets.push_back(open_set(config, set, opener, result));
   const data::BatchShape shape = schema.shape;
-  result.validation_batches = data::sequential_batch_count(*rows, shape, rank.world_size);
-  if (config.eval_steps)
-    result.validation_batches = std::min(result.validation_batches, *config.eval_steps);
-  const data::EvaluatedRows evaluated{
-      .rows = rows,
-      .count = std::min(rows->count(), result.validation_batches * shape.rows * rank.world_size),
-      .length = shape.length};
-  result.validation = data::sequential_batches(std::move(rows), schema, rank);
+  std::vector<data::EvaluatedRows> evaluated;
+  for (HeldOutSet& set : sets) {
+    std::shared_ptr<const data::Rows> rows = joined(std::move(set.parts));
+    int64_t count = data::sequential_batch_count(*rows, shape, rank.world_size);
+    if (config.eval_steps) count = std::min(count, *config.eval_steps);
+    evaluated.push_back({.rows = rows,
+                         .count = std::min(rows->count(), count * shape.rows * rank.world_size),
+                         .length = shape.length});
+    result.validation.push_back(
+        {set.name, data::sequential_batches(std::move(rows), schema, rank), count});
+  }
   int32_t vocab_size = 0;
   for (const SharedFile& one : result.files) vocab_size = std::max(vocab_size, one->vocab_size());
   result.unigram_loss = data::unigram_cross_entropy(trained, evaluated, vocab_size);

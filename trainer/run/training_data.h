@@ -15,14 +15,20 @@
 
 namespace longshore::trainer {
 
+// Text that is held out, and evaluated by itself.
+struct ValidationSet {
+  std::string name;  // "" of one alone that was given none
+  data::BatchSource batches;
+  int64_t count = 0;  // of these batches, that are evaluated
+};
+
 struct TrainingData {
   data::BatchSource training;
   int64_t steps = 0;  // that a run on it takes: num_epoch's, or the config's
   std::vector<std::shared_ptr<const data::TokenFile>> files;  // of training, then of validation
   std::vector<std::string> identity;  // of each file to train on: its tokens and its weight
-  data::BatchSource validation;       // where there is text held out
-  int64_t validation_batches = 0;
-  double unigram_loss = 0;
+  std::vector<ValidationSet> validation;
+  double unigram_loss = 0;                     // of all these sets together
   std::unique_ptr<data::Tokenizer> tokenizer;  // where text is read or sampled, or tokens are added
   std::optional<data::ChatTemplate> chat_template;  // where one has written any of it
   Prompt sample_prompt;                             // where text is sampled

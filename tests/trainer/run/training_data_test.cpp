@@ -169,8 +169,8 @@ Evaluation evaluate_all(const Config& config) {
   Evaluation evaluation;
   models::Shape shape{config.per_device_batch_size, config.max_target_length,
                       config.model.vocabulary};
-  for (int64_t i = 0; i < data.validation_batches; ++i) {
-    data::Batch batch = data.validation(i);
+  for (int64_t i = 0; i < data.validation.at(0).count; ++i) {
+    data::Batch batch = data.validation.at(0).batches(i);
     write_batch(batch, arguments);
     executable.run(ledger);
     backend->synchronize();
@@ -304,8 +304,9 @@ TEST_F(TrainingDataTest, HoldsOutAPartByWhatDocumentsHold) {
     const Config read = config({"dataset_path=" + path, "packing=false", "per_device_batch_size=1",
                                 std::string("eval_fraction=") + fraction});
     const TrainingData data = open_silently(read);
-    const int64_t held = data.validation_batches;
-    return Parts{texts_of(data.training, 90 - held, 64), texts_of(data.validation, held, 64)};
+    const int64_t held = data.validation.at(0).count;
+    return Parts{texts_of(data.training, 90 - held, 64),
+                 texts_of(data.validation[0].batches, held, 64)};
   };
   const Parts of_one = parts(one, "0.2"), of_two = parts(two, "0.2");
   EXPECT_EQ(of_one.trained, of_two.trained);
@@ -339,7 +340,7 @@ TEST_F(TrainingDataTest, PlainTextInWindowsIsAsBefore) {
     for (int32_t token : tokenizer.encode(document)) stream.push_back(token);
     stream.push_back(tokenizer.eos_id());
   }
-  data::Batch batch = data.validation(0);
+  data::Batch batch = data.validation.at(0).batches(0);
   size_t targets = std::min<size_t>(stream.size() - 1, 12);
   for (size_t i = 0; i < targets; ++i) {
     EXPECT_EQ(batch["tokens"][i], stream[i]);
@@ -349,10 +350,10 @@ TEST_F(TrainingDataTest, PlainTextInWindowsIsAsBefore) {
   // All rows of 4 targets in batches of 3, or as many batches as are asked for.
   const auto all = static_cast<int64_t>((stream.size() - 1 + 11) / 12);
   ASSERT_GT(all, 1);
-  EXPECT_EQ(data.validation_batches, all);
+  EXPECT_EQ(data.validation[0].count, all);
   for (int64_t steps : {int64_t{1}, all + 1}) {
     windows.eval_steps = steps;
-    EXPECT_EQ(open_silently(windows).validation_batches, std::min(steps, all));
+    EXPECT_EQ(open_silently(windows).validation.at(0).count, std::min(steps, all));
   }
 }
 
