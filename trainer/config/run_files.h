@@ -15,4 +15,7 @@ inline constexpr const char* kCheckpointsFolder = "checkpoints";  // each is nam
 inline constexpr const char* kModelFolder = "model";
 inline constexpr const char* kAdapterFolder = "adapter";
 
+// Of the run's folder, a link to the checkpoint that keep_best keeps.
+inline constexpr const char* kBestLink = "best";
+
 }  // namespace longshore::trainer

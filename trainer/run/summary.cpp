@@ -80,6 +80,9 @@ void write(const Summary& s, const std::filesystem::path& path) {
     add_to(summary, *s.validation);
     summary["validation_unigram_loss"] = s.validation->unigram_loss;
   }
+  if (s.best && s.best->step > 0)
+    summary["best"] = {
+        {"metric", s.best->metric}, {"value", s.best->value}, {"steps", s.best->step}};
   if (s.ranks)
     summary["ranks"] = {{"count", s.ranks->count},
                         {"slowest", s.ranks->slowest},

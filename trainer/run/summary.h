@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/sample.h"
+#include "trainer/checkpoint/best_so_far.h"
 #include "trainer/run/metrics.h"
 #include "trainer/run/validation.h"
 #include "trainer/step/memory_report.h"
@@ -39,6 +40,7 @@ struct Summary {
   double data_wait_fraction = 0;                     // of all step time
   MemoryByKind memory;                               // measured
   std::optional<Validation> validation;
+  std::optional<BestSoFar> best;  // where the config goes by a metric
   std::optional<CheckpointFigures> checkpoints;
   std::optional<RankFigures> ranks;  // where there are several processes
 };

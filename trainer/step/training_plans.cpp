@@ -160,6 +160,15 @@ std::optional<StepOptions> keeping_all_in_less(const RunSpec& spec, const models
   return keeping;
 }
 
+// Whether there may be saves while there are steps to come.
+bool saves_on_the_way(const Config& config) {
+  const bool saves_best =
+      config.keep_best != KeepBest::none && config.eval_interval.value_or(0) < config.steps;
+  const bool saves_each_period =
+      config.checkpoint_period > 0 && config.checkpoint_period < config.steps;
+  return saves_best || saves_each_period;
+}
+
 // Nothing drops out of what is only evaluated.
 models::Model without_dropout(const RunSpec& spec, const models::Model& model) {
   if (spec.config().lora_dropout == 0) return model;
@@ -260,8 +269,7 @@ TrainingPlans plan_training(const RunSpec& spec, int64_t rank) {
                                  sample_capacity(config), {}, transfers, target);
   plans.writes_checkpoints = config.enable_checkpointing && rank == 0 && !is_toy(config);
   plans.has_snapshot = config.enable_checkpointing && config.async_checkpointing &&
-                       config.checkpoint_period > 0 && config.checkpoint_period < config.steps &&
-                       !given_arguments(plans.layout).empty();
+                       saves_on_the_way(config) && !given_arguments(plans.layout).empty();
   if (config.use_multimodal)
     plans.read_batch_bytes =
         (data::PrefetchedBatches::kReadyBatches + config.gradient_accumulation_steps) *

@@ -1,4 +1,5 @@
 // What a run evaluates while it trains, and what it makes of that.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -124,6 +125,117 @@ TEST_F(Evaluation, LossesOfNamedSetsAreThoseOfEachAlone) {
   const std::string before = data::read_file(folder / "both" / kMetricsFile);
   evaluated("both", "left=" + left + "," + right);
   EXPECT_EQ(data::read_file(folder / "both" / kMetricsFile), before);
+}
+
+// Removes what a process had not yet written that was killed while it saved the checkpoint after
+// so many steps.
+void as_if_killed(const fs::path& run, int64_t step) {
+  fs::remove(run / kSummaryFile);
+  for (const auto& entry : fs::directory_iterator(run / kCheckpointsFolder))
+    if (entry.path().filename().string() > checkpoint_name(step)) fs::remove_all(entry.path());
+}
+
+void forget_evaluations_from(const fs::path& run, int64_t step) {
+  std::istringstream lines(data::read_file(run / kMetricsFile));
+  std::string kept;
+  for (std::string line; std::getline(lines, line);)
+    if (json::parse(line)["step"] < step - 1 || line.find("validation_loss") == std::string::npos)
+      kept += line + "\n";
+  write_file(run / kMetricsFile, kept);
+}
+
+// The model learns the text, and by that unlearns what the validation text has in common with it.
+TEST_F(Evaluation, KeepsTheBestAndStopsAsARunThatNeverStopped) {
+  const std::string settings =
+      "learning_rate=0.01 eval_interval=2 checkpoint_period=3 keep_best=validation_loss "
+      "max_num_checkpoints_to_keep=-1 eval_dataset_path=" +
+      tokens("other", 300, 2).string() + "," + tokens("alike", 300, 1).string() + " run_name=";
+  const std::string patient = " steps=40 early_stopping_patience=2";
+  const ProgramResult straight = run(settings + "straight" + patient);
+  ASSERT_EQ(straight.exit_code, 0) << straight.output;
+  const std::vector<json> found = evaluations("straight");
+  const auto best = std::ranges::min_element(
+      found, {}, [](const json& one) { return one["validation_loss"].get<double>(); });
+  const int64_t best_step = (*best)["step"].get<int64_t>() + 1,
+                end = found.back()["step"].get<int64_t>() + 1;
+  ASSERT_GT(best_step, 2);
+  EXPECT_EQ(end, best_step + 4);
+  ASSERT_LT(end, 40);
+  EXPECT_EQ(steps("straight").size(), static_cast<size_t>(end));
+  const std::string reason =
+      "early stopping after " + std::to_string(end) + " steps: no better for 2 evaluations; best: ";
+  EXPECT_THAT(straight.output, HasSubstr(reason + "validation_loss "));
+  EXPECT_EQ(summary("straight")["steps"], end);
+  EXPECT_EQ(summary("straight")["validation_loss"], found.back()["validation_loss"]);
+  EXPECT_EQ(summary("straight")["best"], (json{{"metric", "validation_loss"},
+                                               {"value", (*best)["validation_loss"]},
+                                               {"steps", best_step}}));
+  const auto best_link = [&](const std::string& name) {
+    return fs::read_symlink(folder / name / "best").string();
+  };
+  EXPECT_EQ(best_link("straight"), "checkpoints/" + checkpoint_name(best_step));
+  EXPECT_EQ(fs::read_symlink(folder / "straight/model").string(),
+            "checkpoints/" + checkpoint_name(end) + "/model");
+
+  // At a save of a period, at one of the best, and at the last one but the best.
+  for (const int64_t step : {int64_t{9}, best_step, best_step + 2}) {
+    const std::string name = "after-" + std::to_string(step);
+    ASSERT_TRUE(fs::exists(folder / "straight/checkpoints" / checkpoint_name(step))) << step;
+    fs::copy(folder / "straight", folder / name,
+             fs::copy_options::recursive | fs::copy_options::copy_symlinks);
+    as_if_killed(folder / name, step);
+    if (step == best_step) forget_evaluations_from(folder / name, step);
+    const ProgramResult resumed = run(settings + name + patient);
+    ASSERT_EQ(resumed.exit_code, 0) << resumed.output;
+    EXPECT_THAT(resumed.output, HasSubstr(reason));
+    EXPECT_EQ(records(name), records("straight")) << name;
+    EXPECT_EQ(best_link(name), best_link("straight")) << name;
+    EXPECT_EQ(summary(name)["best"], summary("straight")["best"]) << name;
+    for (const auto& entry : fs::directory_iterator(folder / "straight/checkpoints")) {
+      const Manifest here = read_manifest(folder / name / "checkpoints" / entry.path().filename());
+      const Manifest there = read_manifest(entry.path());
+      EXPECT_EQ(here.best, there.best) << entry.path();
+      EXPECT_EQ(here.files, there.files) << entry.path();
+    }
+  }
+
+  // It has ended; more patience, and it goes on.
+  const std::string before = data::read_file(folder / "straight" / kMetricsFile);
+  const ProgramResult again = run(settings + "straight" + patient);
+  EXPECT_EQ(again.exit_code, 0) << again.output;
+  EXPECT_THAT(again.output, HasSubstr(reason));
+  EXPECT_EQ(data::read_file(folder / "straight" / kMetricsFile), before);
+  const ProgramResult more =
+      run(settings + "straight steps=" + std::to_string(end + 2) + " early_stopping_patience=9");
+  EXPECT_EQ(more.exit_code, 0) << more.output;
+  EXPECT_EQ(steps("straight").size(), static_cast<size_t>(end + 2));
+}
+
+TEST_F(Evaluation, TheBestCheckpointStaysBesideTheNewest) {
+  const std::string settings =
+      "steps=12 learning_rate=0.03 eval_interval=2 checkpoint_period=1 keep_best=validation_loss "
+      "max_num_checkpoints_to_keep=1 async_checkpointing=false eval_dataset_path=" +
+      tokens("other", 300, 2).string() + " run_name=a";
+  const ProgramResult result = run(settings);
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  const int64_t best = summary("a")["best"]["steps"];
+  ASSERT_LT(best, 12);
+  std::vector<std::string> left;
+  for (const auto& entry : fs::directory_iterator(folder / "a/checkpoints"))
+    left.push_back(entry.path().filename());
+  EXPECT_THAT(left, testing::UnorderedElementsAre(checkpoint_name(best), checkpoint_name(12)));
+  EXPECT_THAT(
+      result.output,
+      HasSubstr("best checkpoint, of validation_loss " +
+                fmt::format("{:.4f}", summary("a")["best"]["value"].get<double>()) + " after " +
+                std::to_string(best) + " steps: " + (folder / "a/best").string() + "\n"));
+  // What a copy by cp -rL has in its place is nobody's.
+  const fs::path link = folder / "a/best";
+  fs::remove(link);
+  fs::create_directories(link / "model");
+  EXPECT_EQ(run(settings).exit_code, 0);
+  EXPECT_TRUE(fs::is_symlink(link));
+  EXPECT_TRUE(fs::exists(folder / "a/best.before/model"));
 }
 
 }  // namespace
