@@ -253,6 +253,11 @@ Conversation read_conversation(ordered_json messages, ordered_json tools, const 
   return conversation;
 }
 
+void put_system_before(const std::string& system, ordered_json& messages) {
+  if (!messages.is_array() || system.empty()) return;
+  messages.insert(messages.begin(), ordered_json{{"role", "system"}, {"content", system}});
+}
+
 std::string text_of(const ordered_json& message) {
   const auto content = message.find("content");
   if (content == message.end()) return "";

@@ -32,6 +32,9 @@ Conversation read_conversation(nlohmann::ordered_json messages, nlohmann::ordere
                                const std::string& name, const std::vector<ImageSource>& line_images,
                                std::vector<ImageSource>& images);
 
+// Puts a message of the system, if it says anything, before a list of messages.
+void put_system_before(const std::string& system, nlohmann::ordered_json& messages);
+
 // What a message says: its content, or the texts of its parts one behind the other.
 std::string text_of(const nlohmann::ordered_json& message);
 

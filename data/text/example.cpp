@@ -205,12 +205,6 @@ ordered_json message(const char* role, std::string content) {
   return {{"role", role}, {"content", std::move(content)}};
 }
 
-// The system's message that a column has, in front.
-void put_system_before(const Record& record, ordered_json& messages) {
-  if (!messages.is_array() || !record.has("system") || record.text("system").empty()) return;
-  messages.insert(messages.begin(), message("system", record.text("system")));
-}
-
 void expect_assistant(const Conversation& conversation, const std::string& name) {
   constexpr size_t kMaxShown = 4;
   std::vector<std::string> roles;
@@ -227,7 +221,7 @@ void expect_assistant(const Conversation& conversation, const std::string& name)
 
 Example chat(const std::string& name, Record& record) {
   ordered_json messages = record.take(name);
-  put_system_before(record, messages);
+  put_system_before(record.text("system"), messages);
   ChatExample example;
   example.conversation = read_conversation(std::move(messages), record.take("tools"), name,
                                            images_in(record), example.images);
@@ -277,7 +271,7 @@ Example answered(const std::string& question, const std::string& answer, const R
   ordered_json messages = ordered_json::array();
   messages.push_back(message("user", std::move(asked)));
   messages.push_back(message(kAssistant, std::move(said)));
-  put_system_before(record, messages);
+  put_system_before(record.text("system"), messages);
   ChatExample example;
   example.conversation =
       read_conversation(std::move(messages), nullptr, "messages", {}, example.images);

@@ -30,15 +30,6 @@ int64_t state_bytes(const offload::ParameterLayout& layout) {
   return total;
 }
 
-// In the run's folder, which is not made again where somebody has removed it. A link in its place
-// would lead elsewhere what is saved.
-void make_folder(const fs::path& folder) {
-  require_folder(folder);
-  std::error_code error;
-  fs::create_directory(folder, error);
-  if (error) throw FileError(path_text(folder) + ": cannot make the folder: " + error.message());
-}
-
 }  // namespace
 
 CheckpointSaver::CheckpointSaver(Run run, std::unique_ptr<Snapshot> snapshot, Report report)

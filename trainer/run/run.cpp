@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/file_inside.h"
 #include "base/printable.h"
@@ -286,8 +287,11 @@ class Run {
   bool owes_evaluation(const RunEvaluation& evaluation) const {
     const int64_t done = opened_.saved_step;
     if (done <= 0 || !evaluates_after(config_, done)) return false;
-    const bool owes = evaluation.evaluates() && metrics_ && !metrics_->last_validation_loss();
-    return world_.sum(owes) > 0;
+    const bool owes_validation =
+        evaluation.evaluates() && metrics_ && !metrics_->last_validation_loss();
+    const bool owes_samples =
+        evaluation.samples_prompts() && world_.is_first() && !fs::exists(samples_file(done));
+    return world_.sum(owes_validation || owes_samples) > 0;
   }
 
   // Gives whether it was the best so far.
@@ -356,15 +360,39 @@ class Run {
     if (metrics_) metrics_->require_written();
   }
 
-  // After so many steps. Gives whether that was the best so far.
+  // After so many steps. Gives whether it was the best so far.
   bool evaluate(RunEvaluation& evaluation, int64_t steps, const std::string& when) {
-    if (!evaluation.evaluates()) return false;
-    validation_ = evaluation.evaluate([this] { return stop_.is_asked(); });
-    if (!validation_) return false;
-    console_.line("validation loss " + when + ": " + text(*validation_));
-    if (metrics_) metrics_->write_validation(steps - 1, *validation_);
+    const auto stops = [this] { return stop_.is_asked(); };
+    bool is_best = false;
+    if (evaluation.evaluates()) {
+      validation_ = evaluation.evaluate(stops);
+      if (!validation_) return false;
+      console_.line("validation loss " + when + ": " + text(*validation_));
+      if (metrics_) metrics_->write_validation(steps - 1, *validation_);
+      is_best = best_.add(steps, validation_->loss);
+    }
+    if (evaluation.samples_prompts()) {
+      const std::optional<std::string> samples = evaluation.sample_prompts(stops);
+      if (!samples) return is_best;
+      if (world_.is_first()) write_samples(*samples, samples_file(steps), when);
+    }
     evaluated_ = steps;
-    return best_.add(steps, validation_->loss);
+    return is_best;
+  }
+
+  fs::path samples_file(int64_t steps) const {
+    return directory() / kSamplesFolder / fmt::format("step-{:08}.jsonl", steps);
+  }
+
+  // A disk that is full ends no training.
+  void write_samples(const std::string& samples, const fs::path& file, const std::string& when) {
+    try {
+      make_folder(file.parent_path());
+      write_file(file, samples, Links::refused);
+      console_.line("samples " + when + ": " + path_text(file));
+    } catch (const FileError& error) {
+      console_.line("samples " + when + ": " + error.what());
+    }
   }
 
   const PlannedRun& planned_;

@@ -21,16 +21,15 @@
 #include "data/rows/joined_rows.h"
 #include "data/rows/unigram.h"
 #include "data/rows/window_rows.h"
-#include "data/text/encode_example.h"
 #include "data/text/example.h"
 #include "data/text/text_input.h"
 #include "data/text/tokenized_file.h"
 #include "trainer/config/data_paths.h"
 #include "trainer/config/eval_datasets.h"
 #include "trainer/config/row_images.h"
+#include "trainer/run/prompt_writer.h"
 #include "trainer/step/training_plans.h"
 #include "trainer/weights/chat_template.h"
-#include "trainer/weights/text_files.h"
 
 namespace longshore::trainer {
 namespace {
@@ -46,14 +45,6 @@ auto read_file_of(const Config& config, const char* key, F read) {
   } catch (const DataError& error) {
     throw DataError(location(config, key) + ": " + error.what());
   }
-}
-
-// Whether the first document begins with the tokenizer's bos.
-bool begins_with_bos(const data::TokenFile& file, const data::Tokenizer& tokenizer) {
-  if (!file.has_documents() || file.document_count() == 0) return false;
-  int32_t first;
-  file.read(file.document(0).first, {&first, 1});
-  return first == tokenizer.bos_id();
 }
 
 // Opens files as the config says.
@@ -289,39 +280,6 @@ std::string epochs_text(const Config& config, std::span<const data::WeightedRows
   return text + join(epochs) + " epochs" + (epochs.size() > 1 ? " of these files" : "");
 }
 
-// What stands before the text of a document: bos, or the end of another document.
-int32_t opening(const data::TokenFile& file, const data::Tokenizer& tokenizer) {
-  return begins_with_bos(file, tokenizer) ? tokenizer.bos_id() : std::max(tokenizer.eos_id(), 0);
-}
-
-Prompt plain_prompt(const Config& config, const data::TokenFile& file,
-                    const data::Tokenizer& tokenizer) {
-  return {.tokens = data::prompt_tokens(config.sample_prompt, opening(file, tokenizer), tokenizer),
-          .end_tokens = {tokenizer.eos_id()}};
-}
-
-Prompt sample_prompt(const Config& config, const data::TokenFile& file,
-                     const data::Tokenizer& tokenizer,
-                     const std::optional<data::ChatTemplate>& chat_template) {
-  Prompt prompt = chat_template ? chat_prompt(config.sample_prompt, *chat_template, tokenizer,
-                                              location(config, "chat_template"))
-                                : plain_prompt(config, file, tokenizer);
-  if (!config.load_parameters_path.empty())
-    std::ranges::copy(eos_ids(config.load_parameters_path), std::back_inserter(prompt.end_tokens));
-  if (const int32_t largest = std::ranges::max(prompt.tokens); largest >= config.model.vocabulary)
-    throw ConfigError(fmt::format("{}: found the token {}, expected ids below {}, the vocab_size",
-                                  location(config, "sample_prompt"), largest,
-                                  config.model.vocabulary));
-  const int64_t others =
-      std::ssize(prompt.tokens) - std::ssize(tokenizer.encode(config.sample_prompt));
-  if (std::ssize(prompt.tokens) > sample_capacity(config))
-    throw ConfigError(fmt::format("{}: found {}, expected at most {}, for max_target_length = {}",
-                                  location(config, "sample_prompt"),
-                                  plural(std::ssize(prompt.tokens) - others, "token"),
-                                  sample_capacity(config) - others, config.max_target_length));
-  return prompt;
-}
-
 using Parts = std::vector<std::shared_ptr<const data::Rows>>;
 
 std::shared_ptr<const data::Rows> joined(Parts parts) {
@@ -433,9 +391,12 @@ TrainingData open_data(const Config& config, const data::BatchSchema& schema, co
   if (evaluates(config)) open_validation(config, schema, rank, std::move(held_out), opener, result);
   result.chat_template = opener.used_template();
   require_use_of_template(config, result.chat_template.has_value());
-  if (samples(config))
-    result.sample_prompt =
-        sample_prompt(config, *result.files.front(), *result.tokenizer, result.chat_template);
+  if (samples(config)) {
+    const PromptWriter writer(config, *result.files.front(), *result.tokenizer,
+                              result.chat_template);
+    result.sample_prompt = writer.sample_prompt();
+    if (samples_prompts(config)) result.eval_prompts = writer.eval_prompts();
+  }
   return result;
 }
 

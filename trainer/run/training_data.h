@@ -12,6 +12,7 @@
 #include "data/tokenizers/tokenizer.h"
 #include "trainer/config/config.h"
 #include "trainer/decoding/prompt.h"
+#include "trainer/run/prompt_writer.h"
 
 namespace longshore::trainer {
 
@@ -32,6 +33,7 @@ struct TrainingData {
   std::unique_ptr<data::Tokenizer> tokenizer;  // where text is read or sampled, or tokens are added
   std::optional<data::ChatTemplate> chat_template;  // where one has written any of it
   Prompt sample_prompt;                             // where text is sampled
+  std::vector<EvalPrompt> eval_prompts;             // of eval_prompts_path
 };
 
 // Opens the data of the process `rank`, in batches of the schema. Text is tokenized into

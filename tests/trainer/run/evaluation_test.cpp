@@ -135,6 +135,86 @@ void as_if_killed(const fs::path& run, int64_t step) {
     if (entry.path().filename().string() > checkpoint_name(step)) fs::remove_all(entry.path());
 }
 
+// Texts of prompts are those that generate continues them with, and training knows nothing of them.
+TEST_F(Evaluation, ContinuesPromptsOfAFile) {
+  const std::string chat =
+      folder
+          .write("chat.jsonl",
+                 R"({"messages": [{"role": "user", "content": "Where are the boats?"},)"
+                 R"( {"role": "assistant", "content": "In port, and waiting."}]})"
+                 "\n")
+          .string();
+  const std::vector<std::string> lines{R"({"prompt": "Where are the boats?"})", R"({"prompt": ""})",
+                                       R"({"messages": [{"role": "system", "content": "Say it."},)"
+                                       R"( {"role": "user", "content": "Where?"}]})"};
+  folder.write("there.jsonl", lines[0] + "\n" + lines[1] + "\n" + lines[2] + "\n");
+  folder.write("back.jsonl", lines[2] + "\n" + lines[1] + "\n" + lines[0] + "\n");
+  const auto trained = [&](const std::string& name, const std::string& settings) {
+    std::string command = tiny_train(folder / "", settings + " run_name=" + name, 96);
+    for (const auto& [from, to] : std::map<std::string, std::string>{
+             {"dataset_type=synthetic eval_dataset_path= ",
+              "dataset_type=documents chat_template=chatml eval_dataset_path= dataset_path=" +
+                  chat + " "},
+             {"vocab_size=61", "vocab_size=512"},
+             {"tokenizer_path=", "tokenizer_path=" LONGSHORE_SOURCE_DIR
+                                 "/tests/goldens/tokenizers/bytelevel_bpe_qwen"},
+             {"sample_tokens=0", ""}})
+      command.replace(command.find(from), from.size(), to);
+    const ProgramResult result = run_program(command);
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    return result.output;
+  };
+  const std::string base = "steps=6 learning_rate=0.02 optimizer_memory_host_offload=true ";
+  const std::string sampled = base +
+                              "sample_tokens=12 sample_temperature=0 eval_interval=4 "
+                              "checkpoint_period=4 eval_prompts_path=";
+  trained("none", base + "sample_tokens=0 eval_interval=-1");
+  const std::string said = trained("there", sampled + (folder / "there.jsonl").string());
+  trained("back", sampled + (folder / "back.jsonl").string());
+  const fs::path samples = folder / "there/samples";
+  EXPECT_THAT(
+      said,
+      HasSubstr("samples after 4 steps: " + (samples / "step-00000004.jsonl").string() + "\n"));
+  EXPECT_THAT(said, HasSubstr("samples at the end: " + (samples / "step-00000006.jsonl").string()));
+  for (const char* name : {"there", "back"}) EXPECT_EQ(records(name), records("none")) << name;
+
+  const auto texts = [](const fs::path& file) {
+    std::istringstream found(data::read_file(file));
+    std::vector<json> texts;
+    for (std::string line; std::getline(found, line);) texts.push_back(json::parse(line));
+    return texts;
+  };
+  const std::vector<json> last = texts(samples / "step-00000006.jsonl");
+  ASSERT_EQ(last.size(), 3u);
+  for (size_t i = 0; i < 3; ++i) {
+    json prompt = last[i];
+    EXPECT_NE(prompt["text"], "") << i;
+    prompt.erase("text");
+    EXPECT_EQ(prompt, json::parse(lines[i]));
+  }
+  // None knows of those before it.
+  for (const char* file : {"step-00000004.jsonl", "step-00000006.jsonl"}) {
+    std::vector<json> back = texts(folder / "back/samples" / file);
+    std::ranges::reverse(back);
+    EXPECT_EQ(back, texts(samples / file));
+  }
+  for (const size_t i : {0, 1}) {
+    const ProgramResult generated =
+        run_program("(" GENERATE_PROGRAM " --run " + (folder / "there").string() +
+                    " --temperature 0 --max-tokens 12 dtype=float32 --prompt '" +
+                    last[i]["prompt"].get<std::string>() + "' 2>/dev/null)");
+    EXPECT_EQ(generated.output, last[i]["text"].get<std::string>() + "\n");
+  }
+
+  // A process that was stopped before it had them.
+  const std::string before = data::read_file(samples / "step-00000004.jsonl");
+  as_if_killed(folder / "there", 4);
+  fs::remove_all(samples);
+  trained("there", sampled + (folder / "there.jsonl").string());
+  EXPECT_EQ(data::read_file(samples / "step-00000004.jsonl"), before);
+  EXPECT_EQ(texts(samples / "step-00000006.jsonl"), last);
+}
+
 void forget_evaluations_from(const fs::path& run, int64_t step) {
   std::istringstream lines(data::read_file(run / kMetricsFile));
   std::string kept;

@@ -386,6 +386,49 @@ TEST_F(TrainingDataTest, TheSampleBeginsAsDocumentsDo) {
             (std::vector<int32_t>{tokenizer.eos_id(), 5, 9}));
 }
 
+TEST_F(TrainingDataTest, PromptsOfAFileBeginAsTheSampleDoes) {
+  const std::string pairs = write_pairs("a.jsonl");
+  const auto open = [&](const std::filesystem::path& prompts,
+                        const std::vector<std::string>& more = {}) {
+    std::vector<std::string> all{"dataset_path=" + pairs, "sample_prompt=A ship", "sample_tokens=5",
+                                 "eval_prompts_path=" + prompts.string()};
+    all.insert(all.end(), more.begin(), more.end());
+    return open_silently(config(all));
+  };
+  const TrainingData data = open(folder_.write("p.txt", "A ship\n\nWait\n"));
+  ASSERT_EQ(data.eval_prompts.size(), 2u);
+  EXPECT_EQ(data.eval_prompts[0].prompt.tokens, data.sample_prompt.tokens);
+  EXPECT_EQ(data.eval_prompts[0].prompt.end_tokens, data.sample_prompt.end_tokens);
+  EXPECT_EQ(data.eval_prompts[1].record.json().dump(), R"({"prompt":"Wait"})");
+
+  const std::string chat = write_chat("good.jsonl");
+  const std::vector<std::string> templated{"tokenizer_path=" + kTokenizers + "bytelevel_bpe_qwen",
+                                           "dataset_path=" + chat, "chat_template=chatml",
+                                           "sample_prompt=Where?"};
+  const TrainingData asked = open(chat, templated);
+  ASSERT_EQ(asked.eval_prompts.size(), 1u);
+  EXPECT_EQ(asked.eval_prompts[0].prompt.tokens, asked.sample_prompt.tokens);
+
+  const auto refusal = [&](const std::string& name, const std::string& text) {
+    const std::filesystem::path path = folder_.write(name, text);
+    const std::string message = message_of<ConfigError>([&] { open(path); });
+    const std::string start = "command line eval_prompts_path: " + path.string() + ":";
+    EXPECT_TRUE(message.starts_with(start)) << message;
+    return message.substr(std::min(message.size(), start.size()));
+  };
+  EXPECT_EQ(refusal("none.jsonl", "\n"), " found no prompt, expected some");
+  EXPECT_EQ(refusal("chat.jsonl", R"({"messages": [{"role": "user", "content": "Where?"}]})"),
+            "1: found messages, expected a prompt that is a text: no chat template has written "
+            "what is trained on");
+  std::string boats;
+  for (int i = 0; i < 64; ++i) boats += " boats";
+  EXPECT_THAT(refusal("long.jsonl", "{\"prompt\": \"a\"}\n{\"prompt\": \"" + boats + "\"}"),
+              testing::AllOf(HasSubstr("2: found "),
+                             HasSubstr("tokens, expected at most 64, for max_target_length = 64")));
+  EXPECT_THAT(message_of<DataError>([&] { open(folder_.write("x.jsonl", "{}")); }),
+              HasSubstr("x.jsonl:1: expected prompt or messages, found neither"));
+}
+
 TEST_F(TrainingDataTest, ATemplateIsForMessages) {
   const std::string tokenizer = "tokenizer_path=" + kTokenizers + "bytelevel_bpe_qwen";
   auto open = [&](const std::string& path) {
