@@ -124,6 +124,13 @@ std::string read_inside(const fs::path& folder, const fs::path& below, size_t mo
 void require_regular_file(const fs::path& path) { require_kind(path, S_IFREG); }
 void require_folder(const fs::path& path) { require_kind(path, S_IFDIR); }
 
+void make_folder(const fs::path& path) {
+  require_folder(path);
+  std::error_code error;
+  fs::create_directory(path, error);
+  if (error) throw FileError(path_text(path) + ": cannot make the folder: " + error.message());
+}
+
 void require_regular_files(const fs::path& folder) {
   std::error_code error;
   for (fs::recursive_directory_iterator entry(folder, error), end; !error && entry != end;

@@ -36,6 +36,10 @@ std::string read_inside(const std::filesystem::path& folder, const std::filesyst
 void require_regular_file(const std::filesystem::path& path);
 void require_folder(const std::filesystem::path& path);
 
+// Makes the folder where there is none. Throws a DataError as require_folder() does, and FileError
+// where it cannot be made, as in a folder that somebody has removed.
+void make_folder(const std::filesystem::path& path);
+
 // Throws a DataError that names what `folder`, or a folder in it, holds beside regular files and
 // folders.
 void require_regular_files(const std::filesystem::path& folder);

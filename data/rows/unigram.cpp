@@ -44,11 +44,11 @@ double sum_of(const std::vector<int64_t>& counts) {
 }  // namespace
 
 double unigram_cross_entropy(std::span<const std::shared_ptr<const TokenFile>> training,
-                             const EvaluatedRows& validation, int32_t vocab_size) {
+                             std::span<const EvaluatedRows> validation, int32_t vocab_size) {
   std::vector<int64_t> seen(static_cast<size_t>(vocab_size));
   std::vector<int64_t> held_out = seen;
   for (const std::shared_ptr<const TokenFile>& file : training) count_tokens(*file, seen);
-  count_targets(validation, held_out);
+  for (const EvaluatedRows& rows : validation) count_targets(rows, held_out);
   const double total = sum_of(seen) + static_cast<double>(seen.size());
   double nats = 0;
   for (size_t token = 0; token < seen.size(); ++token)

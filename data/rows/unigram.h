@@ -16,10 +16,10 @@ struct EvaluatedRows {
   int64_t length = 0;  // T
 };
 
-// Cross-entropy of the targets of the validation rows, in nats per token, under the frequencies of
-// the tokens that carry loss in the token files of training, all together, with one added to each
-// token's count. Ids are below `vocab_size`.
+// Cross-entropy of the targets of all validation rows together, in nats per token, under the
+// frequencies of the tokens that carry loss in the token files of training, all together, with one
+// added to each token's count. Ids are below `vocab_size`.
 double unigram_cross_entropy(std::span<const std::shared_ptr<const TokenFile>> training,
-                             const EvaluatedRows& validation, int32_t vocab_size);
+                             std::span<const EvaluatedRows> validation, int32_t vocab_size);
 
 }  // namespace longshore::data

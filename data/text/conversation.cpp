@@ -261,6 +261,11 @@ bool is_of_assistant(const ordered_json& message) {
   return false;
 }
 
+void put_system_before(const std::string& system, ordered_json& messages) {
+  if (!messages.is_array() || system.empty()) return;
+  messages.insert(messages.begin(), ordered_json{{"role", "system"}, {"content", system}});
+}
+
 std::string text_of(const ordered_json& message) {
   const auto content = message.find("content");
   if (content == message.end()) return "";

@@ -34,6 +34,8 @@ Conversation read_conversation(nlohmann::ordered_json messages, nlohmann::ordere
 
 // Whether a message that read_conversation() has not read is the assistant's.
 bool is_of_assistant(const nlohmann::ordered_json& message);
+// Puts a message of the system, if it says anything, before a list of messages.
+void put_system_before(const std::string& system, nlohmann::ordered_json& messages);
 
 // What a message says: its content, or the texts of its parts one behind the other.
 std::string text_of(const nlohmann::ordered_json& message);

@@ -203,12 +203,6 @@ ordered_json message(const char* role, std::string content) {
   return {{"role", role}, {"content", std::move(content)}};
 }
 
-// The system's message that a column has, in front.
-void put_system_before(const RecordColumns& record, ordered_json& messages) {
-  if (!messages.is_array() || !record.has("system") || record.text("system").empty()) return;
-  messages.insert(messages.begin(), message("system", record.text("system")));
-}
-
 // Among the messages from `first` on.
 void expect_assistant(const Conversation& conversation, const std::string& name, size_t first = 0) {
   constexpr size_t kMaxShown = 4;
@@ -227,7 +221,7 @@ void expect_assistant(const Conversation& conversation, const std::string& name,
 
 Example chat(const std::string& name, RecordColumns& record) {
   ordered_json messages = record.take(name);
-  put_system_before(record, messages);
+  put_system_before(record.text("system"), messages);
   ChatExample example;
   example.conversation = read_conversation(std::move(messages), record.take("tools"), name,
                                            images_in(record), example.images);
@@ -277,7 +271,7 @@ Example answered(const std::string& question, const std::string& answer,
   ordered_json messages = ordered_json::array();
   messages.push_back(message("user", std::move(asked)));
   messages.push_back(message(kAssistant, std::move(said)));
-  put_system_before(record, messages);
+  put_system_before(record.text("system"), messages);
   ChatExample example;
   example.conversation =
       read_conversation(std::move(messages), nullptr, "messages", {}, example.images);
@@ -306,7 +300,7 @@ Example preference(ordered_json prompt, const std::vector<std::string>& names,
   ordered_json better = record.take(chosen), worse = record.take(rejected);
   PreferenceAnswers answers = read_preference(
       {std::move(prompt), std::move(better), std::move(worse)}, {names.front(), chosen, rejected});
-  if (answers.prompt.is_array()) put_system_before(record, answers.prompt);
+  put_system_before(record.text("system"), answers.prompt);
   const ordered_json tools = record.take("tools");
   const std::string before = names.size() == 3 ? names.front() + " and " : "";
   auto with_prompt = [&](const std::string& name, ordered_json answer) {

@@ -31,9 +31,9 @@ class Unigram : public testing::Test {
     constexpr int64_t kLength = 2;
     const auto windows =
         std::make_shared<WindowRows>(validation, kLength, WindowRows::Remainder::padded);
-    return unigram_cross_entropy(
-        training, {.rows = windows, .count = std::min(windows->count(), rows), .length = kLength},
-        validation->vocab_size());
+    const EvaluatedRows evaluated{
+        .rows = windows, .count = std::min(windows->count(), rows), .length = kLength};
+    return unigram_cross_entropy(training, {&evaluated, 1}, validation->vocab_size());
   }
 
   TemporaryFolder folder_;

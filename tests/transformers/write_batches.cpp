@@ -51,7 +51,7 @@ void run(const std::string& out, const std::string& config_name,
       trainer::open_data(config, shape, [](const std::string& line) { std::cerr << line << "\n"; });
   write(out,
         {{"train", data.training, config.steps * config.gradient_accumulation_steps},
-         {"validation", data.validation, data.validation_batches}},
+         {"validation", data.validation.at(0).batches, data.validation.at(0).count}},
         config.per_device_batch_size, config.max_target_length);
 }
 

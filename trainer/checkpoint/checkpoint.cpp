@@ -129,6 +129,20 @@ void move_folder(const fs::path& from, const fs::path& to) {
                     error.message());
 }
 
+// A link in the place of what was one, at once; what was none is moved aside.
+void link_to(const fs::path& target, const fs::path& link) {
+  const fs::path fresh = partial_name(link);
+  if (fs::exists(fs::symlink_status(link)) && !fs::is_symlink(link))
+    move_folder(link, free_name(link, ".before"));
+  fs::remove(fresh);
+  fs::create_directory_symlink(target.lexically_relative(link.parent_path()), fresh);
+  std::error_code error;
+  fs::rename(fresh, link, error);
+  if (!error) return;
+  fs::remove(fresh);
+  throw fs::filesystem_error("cannot rename", fresh, link, error);
+}
+
 fs::path absolute_or_empty(const fs::path& path) {
   return path.empty() ? path : fs::absolute(path).lexically_normal();
 }
@@ -215,26 +229,26 @@ std::optional<Checkpoint> newest_checkpoint(const fs::path& folder, OnDamage on_
 }
 
 void link_parts(const fs::path& directory, const Checkpoint& checkpoint) {
-  for (const fs::path& part : {checkpoint.model(), checkpoint.adapter()}) {
-    if (part.empty()) continue;
-    const fs::path link = directory / part.filename(), fresh = partial_name(link);
-    if (fs::exists(fs::symlink_status(link)) && !fs::is_symlink(link))
-      move_folder(link, free_name(link, ".before"));
-    fs::remove(fresh);
-    fs::create_directory_symlink(part.lexically_relative(directory), fresh);
-    std::error_code error;
-    fs::rename(fresh, link, error);
-    if (!error) continue;
-    fs::remove(fresh);
-    throw fs::filesystem_error("cannot rename", fresh, link, error);
-  }
+  for (const fs::path& part : {checkpoint.model(), checkpoint.adapter()})
+    if (!part.empty()) link_to(part, directory / part.filename());
 }
 
-void remove_old_checkpoints(const fs::path& folder, int64_t keep) {
+void link_best(const fs::path& directory, const fs::path& checkpoint) {
+  link_to(checkpoint, directory / kBestLink);
+}
+
+fs::path best_checkpoint(const fs::path& directory) {
+  std::error_code error;
+  const fs::path leads_to = fs::read_symlink(directory / kBestLink, error);
+  return error ? fs::path() : directory / kCheckpointsFolder / leads_to.filename();
+}
+
+void remove_old_checkpoints(const fs::path& folder, int64_t keep, const fs::path& spared) {
   if (keep < 0) return;
   std::vector<Candidate> list = candidates(folder);
   std::erase_if(list, [](const Candidate& one) { return !one.manifest; });  // what else lies there
   for (size_t i = static_cast<size_t>(keep); i < list.size(); ++i) {
+    if (list[i].folder.filename() == spared.filename()) continue;
     const fs::path leaving = free_name(partial_name(list[i].folder), "");
     move_folder(list[i].folder, leaving);
     fs::remove_all(leaving);

@@ -75,7 +75,15 @@ std::optional<Checkpoint> newest_checkpoint(const std::filesystem::path& folder,
 // this checkpoint. Throws FileError and fs::filesystem_error.
 void link_parts(const std::filesystem::path& directory, const Checkpoint& checkpoint);
 
-// Removes all but the `keep` newest (-1: none). One that is being removed has no checkpoint's name.
-void remove_old_checkpoints(const std::filesystem::path& folder, int64_t keep);
+// The same of the link `best`, which leads to that checkpoint.
+void link_best(const std::filesystem::path& directory, const std::filesystem::path& checkpoint);
+
+// The checkpoint in the run's folder that `best` leads to; "" where there is no such link.
+std::filesystem::path best_checkpoint(const std::filesystem::path& directory);
+
+// Removes all but the `keep` newest (-1: none) and the one that is `spared`, if any. One that is
+// being removed has no checkpoint's name.
+void remove_old_checkpoints(const std::filesystem::path& folder, int64_t keep,
+                            const std::filesystem::path& spared = {});
 
 }  // namespace longshore::trainer

@@ -30,15 +30,6 @@ int64_t state_bytes(const offload::ParameterLayout& layout) {
   return total;
 }
 
-// In the run's folder, which is not made again where somebody has removed it. A link in its place
-// would lead elsewhere what is saved.
-void make_folder(const fs::path& folder) {
-  require_folder(folder);
-  std::error_code error;
-  fs::create_directory(folder, error);
-  if (error) throw FileError(path_text(folder) + ": cannot make the folder: " + error.message());
-}
-
 }  // namespace
 
 CheckpointSaver::CheckpointSaver(Run run, std::unique_ptr<Snapshot> snapshot, Report report)
@@ -62,6 +53,7 @@ SaveReport CheckpointSaver::write(const SavePoint& point,
     manifest.step = point.step;
     manifest.batches = point.step * run_.micro_batches;
     manifest.clipping_norm = point.clipping_norm;
+    manifest.best = point.best;
     make_folder(folder);
     manifest = write_checkpoint(report.folder, run_.saved, run_.files, whole, std::move(manifest));
     for (const SavedFile& file : manifest.files) report.bytes += file.bytes;
@@ -82,7 +74,9 @@ SaveReport CheckpointSaver::write(const SavePoint& point,
     }
   };
   report.is_linked = attempt([&] { link_parts(run_.directory, {report.folder, {}}); });
-  attempt([&] { remove_old_checkpoints(folder, run_.saved.config.max_num_checkpoints_to_keep); });
+  if (point.is_best)
+    report.is_linked &= attempt([&] { trainer::link_best(run_.directory, report.folder); });
+  attempt([&] { remove_old(); });
   return report;
 }
 
@@ -129,6 +123,23 @@ void CheckpointSaver::save_now(const SavePoint& point) {
   SaveReport report = part_in_save(point, run_.state)();
   report.stall_seconds = seconds_since(start);
   if (run_.world.is_first()) report_(report);
+}
+
+void CheckpointSaver::link_best(int64_t step) const {
+  const fs::path checkpoint = run_.directory / kCheckpointsFolder / checkpoint_name(step);
+  const fs::path link = run_.directory / kBestLink;
+  if (!fs::exists(checkpoint)) {
+    if (fs::is_symlink(link) && !fs::exists(link)) fs::remove(link);
+    return;
+  }
+  trainer::link_best(run_.directory, checkpoint);
+  remove_old();
+}
+
+void CheckpointSaver::remove_old() const {
+  remove_old_checkpoints(run_.directory / kCheckpointsFolder,
+                         run_.saved.config.max_num_checkpoints_to_keep,
+                         best_checkpoint(run_.directory));
 }
 
 void CheckpointSaver::poll() {

@@ -31,6 +31,8 @@ struct SaveReport {
 struct SavePoint {
   int64_t step = 0;  // steps that are done
   std::optional<double> clipping_norm;
+  std::optional<BestSoFar> best;
+  bool is_best = false;  // which the run's folder is to show
 };
 
 class CheckpointSaver {
@@ -63,6 +65,11 @@ class CheckpointSaver {
   // The same, without a snapshot: when it returns, the state is on the disk or never will be.
   void save_now(const SavePoint& point);
 
+  // Links `best` to the checkpoint of that step, and removes those that need no longer stay. Where
+  // it is not there, no link is left that leads nowhere. For the first process, when no save is
+  // under way. Throws as link_best() does.
+  void link_best(int64_t step) const;
+
   // Reports a save that has ended meanwhile.
   void poll();
   // Waits for a save under way.
@@ -72,6 +79,7 @@ class CheckpointSaver {
   std::optional<double> progress() const;
 
  private:
+  void remove_old() const;
   SaveReport write(const SavePoint& point, const offload::ArgumentReader& whole) const;
   // What this process does to save the state that is, in part, in `here`. The first process's
   // others wait from this call on.

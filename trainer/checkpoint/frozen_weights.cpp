@@ -19,6 +19,7 @@
 #include "trainer/weights/folders_read.h"
 #include "trainer/weights/hf_folder.h"
 #include "trainer/weights/initialize.h"
+#include "trainer/weights/run_weights.h"
 #include "trainer/weights/saved_state.h"
 #include "trainer/weights/saved_tensors.h"
 #include "trainer/weights/stored_numbers.h"
@@ -158,7 +159,7 @@ void require_base_unchanged(const fs::path& run) {
   const fs::path adapter = fs::canonical(folder_inside(run, kAdapterFolder));
   if (!fs::exists(adapter.parent_path() / kManifestFile)) return;
   const Manifest manifest = read_manifest(adapter.parent_path());
-  const Config config = config_of(run, manifest);
+  const Config config = config_of(run_directory(run), manifest);
   const fs::path& base = config.load_parameters_path;
   if (manifest.frozen_weights.empty() || base.empty()) return;
   const Sums sums = sums_of_folder(config, decoder_config(config, models::Target::cpu),

@@ -49,6 +49,12 @@ void check(const Manifest& manifest) {
   if (manifest.clipping_norm && !(*manifest.clipping_norm >= 0))
     throw DataError("clipping_norm: found " + std::to_string(*manifest.clipping_norm) +
                     ", expected at least 0");
+  if (manifest.best) {
+    require_range("best: evaluated", manifest.best->evaluated, manifest.step);
+    require_range("best: step", manifest.best->step, manifest.best->evaluated);
+    require_range("best: without_improvement", manifest.best->without_improvement,
+                  manifest.best->evaluated);
+  }
   if (manifest.config.size() > kMostKeys)
     throw DataError("config: found " + std::to_string(manifest.config.size()) +
                     " keys, expected at most " + std::to_string(kMostKeys));
@@ -71,6 +77,14 @@ int64_t integer(const json& object, const char* key) {
   return value;
 }
 
+BestSoFar read_best(const json& json) {
+  return {.metric = json.at("metric"),
+          .evaluated = integer(json, "evaluated"),
+          .step = integer(json, "step"),
+          .value = json.at("value"),
+          .without_improvement = integer(json, "without_improvement")};
+}
+
 Manifest read(const json& json) {
   if (const int64_t format = integer(json, "format"); format != kFormat)
     throw DataError("format: found " + std::to_string(format) + ", expected " +
@@ -84,6 +98,7 @@ Manifest read(const json& json) {
                     .config = json.at("config"),
                     .files = {}};
   if (json.contains("clipping_norm")) manifest.clipping_norm = json.at("clipping_norm");
+  if (json.contains("best")) manifest.best = read_best(json.at("best"));
   for (const auto& file : json.at("files"))
     manifest.files.push_back(
         {.path = file.at("path"), .bytes = integer(file, "bytes"), .hash = file.at(kHashKey)});
@@ -107,6 +122,12 @@ std::string manifest_text(const Manifest& manifest) {
                     {"config", manifest.config},
                     {"files", files}};
   if (manifest.clipping_norm) json["clipping_norm"] = *manifest.clipping_norm;
+  if (const std::optional<BestSoFar>& best = manifest.best)
+    json["best"] = {{"metric", best->metric},
+                    {"evaluated", best->evaluated},
+                    {"step", best->step},
+                    {"value", best->value},
+                    {"without_improvement", best->without_improvement}};
   json[kHashKey] = data::content_hash(dump(json));
   return dump(json);
 }

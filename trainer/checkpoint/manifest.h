@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "trainer/checkpoint/best_so_far.h"
+
 namespace longshore::trainer {
 
 struct SavedFile {
@@ -27,6 +29,7 @@ struct Manifest {
   int64_t seed = 0;
   int64_t batches = 0;                        // micro-batches that they have read
   std::optional<double> clipping_norm;        // TrainStep::clipping_norm()
+  std::optional<BestSoFar> best;              // where keep_best or early stopping goes by one
   std::vector<std::string> data;              // TrainingData::identity
   std::string frozen_weights;                 // see frozen_weights_hash()
   std::map<std::string, std::string> config;  // all keys, with values as config.yml has them

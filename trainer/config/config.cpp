@@ -26,9 +26,8 @@ std::vector<std::filesystem::path> data_files(const Config& config) {
   std::vector<std::filesystem::path> paths;
   for (const DatasetFile& entry : config.dataset_path)
     std::ranges::move(data_paths(entry.path, config.train_split), std::back_inserter(paths));
-  if (!config.eval_dataset_path.empty())
-    std::ranges::move(data_paths(config.eval_dataset_path, config.eval_split),
-                      std::back_inserter(paths));
+  for (const EvalDataset& set : config.eval_dataset_path)
+    std::ranges::move(data_paths(set.path, config.eval_split), std::back_inserter(paths));
   return paths;
 }
 
@@ -39,6 +38,10 @@ bool evaluates(const Config& config) {
 
 bool samples(const Config& config) {
   return config.dataset_type != DatasetType::synthetic && config.sample_tokens > 0;
+}
+
+bool samples_prompts(const Config& config) {
+  return samples(config) && !config.eval_prompts_path.empty();
 }
 
 namespace {
@@ -58,9 +61,23 @@ int64_t most_tokens_around_prompt(const Config& config) {
 }  // namespace
 
 // A token for each of the prompt's bytes, which is more than it has, and what stands around it.
+// Prompts of a file are as long as rows may be.
 int64_t sample_capacity(const Config& config) {
+  if (samples_prompts(config)) return config.max_target_length;
   const int64_t prompt = std::ssize(config.sample_prompt) + most_tokens_around_prompt(config);
   return std::min(config.max_target_length, prompt + config.sample_tokens);
+}
+
+bool evaluates_after(const Config& config, int64_t steps) {
+  const bool has_any = evaluates(config) || samples_prompts(config);
+  return has_any && steps < config.steps && config.eval_interval &&
+         steps % *config.eval_interval == 0;
+}
+
+KeepBest best_metric(const Config& config) {
+  const bool stops_early = config.early_stopping_patience > 0;
+  return config.keep_best == KeepBest::none && stops_early ? KeepBest::validation_loss
+                                                           : config.keep_best;
 }
 
 data::ChatTemplateChoice chat_template_choice(const Config& config) {

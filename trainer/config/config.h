@@ -62,12 +62,22 @@ enum class DpoLoss : uint8_t { sigmoid, robust, hinge };
 enum class LengthNormalization : uint8_t { automatic, off, on };
 // What a preference is measured against; see docs/preferences.md.
 enum class Reference : uint8_t { automatic, adapter_off, adapter_start, frozen, precomputed };
+// The metric by which the best checkpoint of a run is known.
+enum class KeepBest { none, validation_loss };
 
 struct DatasetFile {
   std::filesystem::path path;
   std::optional<double> weight;
 
   bool operator==(const DatasetFile&) const = default;
+};
+
+// A set of validation text: a file, or the files of a folder or a pattern.
+struct EvalDataset {
+  std::string name;  // "": see named_eval_datasets()
+  std::filesystem::path path;
+
+  bool operator==(const EvalDataset&) const = default;
 };
 
 struct Config {
@@ -82,6 +92,9 @@ struct Config {
   int64_t checkpoint_period = 0;
   bool async_checkpointing = true;
   int64_t max_num_checkpoints_to_keep = 2;
+  KeepBest keep_best = KeepBest::none;
+  int64_t early_stopping_patience = 0;
+  double early_stopping_threshold = 0;
   std::filesystem::path load_full_state_path;
   bool fall_back_to_earlier_checkpoint = false;
   int64_t steps = 100;
@@ -215,7 +228,7 @@ struct Config {
   // data
   DatasetType dataset_type = DatasetType::synthetic;
   std::vector<DatasetFile> dataset_path;
-  std::filesystem::path eval_dataset_path;
+  std::vector<EvalDataset> eval_dataset_path;
   double eval_fraction = 0;
   std::string train_split = "train", eval_split = "validation";
   std::filesystem::path tokenizer_path;
@@ -232,6 +245,8 @@ struct Config {
   data::AddBosEos add_bos_eos = data::AddBosEos::missing;
   std::optional<int64_t> eval_interval;
   std::optional<int64_t> eval_steps;
+  std::filesystem::path eval_prompts_path;
+  std::filesystem::path eval_choices_path;
 
   // report
   std::optional<double> peak_tflops_per_device;
@@ -239,6 +254,9 @@ struct Config {
   int64_t skip_first_n_steps_for_profiler = 1;
   std::string sample_prompt;
   int64_t sample_tokens = 0;
+  double sample_temperature = 0.8;
+  int64_t sample_top_k = 0;
+  double sample_top_p = 1;
 
   std::string config_file;  // as messages name it: configs/quickstart.yml
 
@@ -264,11 +282,17 @@ int64_t tokens_per_step(const Config& config);
 // The files of training and of evaluation.
 std::vector<std::filesystem::path> data_files(const Config& config);
 
+// Whether there is validation text.
 bool evaluates(const Config& config);
-// Whether a text is sampled at the end of a run.
+// Whether a text is sampled at the end of a run, and texts of prompts at evaluations.
 bool samples(const Config& config);
-// Tokens of that text at most, prompt included.
+bool samples_prompts(const Config& config);
+// Tokens of such a text at most, prompt included.
 int64_t sample_capacity(const Config& config);
+// Whether something is evaluated after so many steps, other than at the end.
+bool evaluates_after(const Config& config, int64_t steps);
+// The metric that keep_best names, or early stopping goes by.
+KeepBest best_metric(const Config& config);
 
 data::ChatTemplateChoice chat_template_choice(const Config& config);
 

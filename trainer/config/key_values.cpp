@@ -12,6 +12,7 @@
 
 #include "base/printable.h"
 #include "base/text.h"
+#include "trainer/config/eval_datasets.h"
 
 namespace longshore::trainer {
 namespace {
@@ -125,6 +126,13 @@ bool accepts(const DatasetKey&, const std::vector<DatasetFile>& files) {
          });
 }
 
+bool accepts(const EvalDatasetKey&, const std::vector<EvalDataset>& sets) {
+  return sets.size() <= kMaxItems && std::ranges::all_of(sets, [](const EvalDataset& set) {
+           return !set.path.empty() && accepts_text(set.path.native()) &&
+                  (set.name.empty() || is_set_name(set.name));
+         });
+}
+
 // --- the same in words
 
 std::string joined_by_or(const std::vector<std::string>& words) {
@@ -176,6 +184,12 @@ std::string expected_value(const DatasetKey&) {
          ": [a.jsonl:0.7, b.tokens:0.3], with or without weights above 0";
 }
 
+std::string expected_value(const EvalDatasetKey&) {
+  return "a path, or a list of at most " + std::to_string(kMaxItems) +
+         ": [wiki=a.jsonl, code=b.tokens], with or without printable names of at most " +
+         std::to_string(kMaxSetNameBytes) + " bytes";
+}
+
 std::string expected_value(const ChoiceKey& key) { return joined_by_or(key.names); }
 
 std::string expected_value(const LabelKey& key) {
@@ -218,18 +232,31 @@ std::optional<DatasetFile> dataset_file(const std::string& item, const fs::path&
   return DatasetFile{resolved(path, relative_to), weight};
 }
 
-std::optional<std::vector<DatasetFile>> dataset_files(const Scalar& value,
-                                                      const fs::path& relative_to) {
-  std::vector<DatasetFile> files;
-  if (!value.list && value.text.empty()) return files;
+// Reads "wiki=a.jsonl" or "a.jsonl". What stands before the sign belongs to the path if it has a
+// slash.
+std::optional<EvalDataset> eval_dataset(const std::string& item, const fs::path& relative_to) {
+  const size_t sign = item.find('=');
+  const bool has_name = sign != std::string::npos && item.find('/') > sign;
+  const std::string path = has_name ? item.substr(sign + 1) : item;
+  if (path.empty() || (has_name && sign == 0)) return std::nullopt;
+  return EvalDataset{has_name ? item.substr(0, sign) : "", resolved(path, relative_to)};
+}
+
+// Of each item what `parse` makes of it; nothing where it makes nothing of one.
+template <class Entry>
+std::optional<std::vector<Entry>> entries(const Scalar& value, const fs::path& relative_to,
+                                          std::optional<Entry> (*parse)(const std::string&,
+                                                                        const fs::path&)) {
+  std::vector<Entry> entries;
+  if (!value.list && value.text.empty()) return entries;
   std::optional<Items> items = items_of(value);
   if (!items) return std::nullopt;
   for (const std::string& item : *items) {
-    std::optional<DatasetFile> file = dataset_file(item, relative_to);
-    if (!file) return std::nullopt;
-    files.push_back(*std::move(file));
+    std::optional<Entry> entry = parse(item, relative_to);
+    if (!entry) return std::nullopt;
+    entries.push_back(*std::move(entry));
   }
-  return files;
+  return entries;
 }
 
 bool read(const IntegerKey& key, const Scalar& value, Config& config) {
@@ -279,9 +306,17 @@ bool read(const ListKey& key, const Scalar& value, Config& config) {
 }
 
 bool read(const DatasetKey& key, const Scalar& value, const fs::path& relative_to, Config& config) {
-  std::optional<std::vector<DatasetFile>> files = dataset_files(value, relative_to);
+  std::optional<std::vector<DatasetFile>> files = entries(value, relative_to, dataset_file);
   if (!files || !accepts(key, *files)) return false;
   key.place.set(config, *std::move(files));
+  return true;
+}
+
+bool read(const EvalDatasetKey& key, const Scalar& value, const fs::path& relative_to,
+          Config& config) {
+  std::optional<std::vector<EvalDataset>> sets = entries(value, relative_to, eval_dataset);
+  if (!sets || !accepts(key, *sets)) return false;
+  key.place.set(config, *std::move(sets));
   return true;
 }
 
@@ -305,7 +340,8 @@ bool read(const LabelKey& key, const std::string& label, const Scalar& value, Co
 
 bool takes_lists(const Key& key) {
   return std::holds_alternative<ListKey>(key.kind) || std::holds_alternative<LabelKey>(key.kind) ||
-         std::holds_alternative<DatasetKey>(key.kind);
+         std::holds_alternative<DatasetKey>(key.kind) ||
+         std::holds_alternative<EvalDatasetKey>(key.kind);
 }
 
 // --- printing
@@ -320,6 +356,13 @@ std::string dataset_text(const std::vector<DatasetFile>& files) {
   Items items;
   for (const DatasetFile& file : files)
     items.push_back(file.path.native() + (file.weight ? ":" + number_text(*file.weight) : ""));
+  return list_text(items);
+}
+
+std::string eval_dataset_text(const std::vector<EvalDataset>& sets) {
+  Items items;
+  for (const EvalDataset& set : sets)
+    items.push_back((set.name.empty() ? "" : set.name + "=") + set.path.native());
   return list_text(items);
 }
 
@@ -362,7 +405,8 @@ std::string too_near_zero(const Key& key, const Scalar& value) {
   if (const auto* kind = std::get_if<NumberKey>(&key.kind); kind && kind->low <= 0) {
     if (is_plain(value)) numbers.push_back(parse_number<double>(value.text).value_or(0));
   } else if (std::holds_alternative<DatasetKey>(key.kind)) {
-    for (const DatasetFile& file : dataset_files(value, "").value_or(std::vector<DatasetFile>()))
+    for (const DatasetFile& file :
+         entries(value, "", dataset_file).value_or(std::vector<DatasetFile>()))
       numbers.push_back(file.weight.value_or(0));
   }
   return std::ranges::any_of(numbers, counts_as_zero)
@@ -378,6 +422,7 @@ bool read_value(const Key& key, const Scalar& value, const fs::path& relative_to
           [&](const TextKey& kind) { return read(kind, value, relative_to, config); },
           [&](const PathKey& kind) { return read(kind, value, relative_to, config); },
           [&](const DatasetKey& kind) { return read(kind, value, relative_to, config); },
+          [&](const EvalDatasetKey& kind) { return read(kind, value, relative_to, config); },
           [&](const LabelKey& kind) { return read(kind, key.name, value, config); },
           [&](const auto& kind) { return read(kind, value, config); },
       },
@@ -428,6 +473,7 @@ std::string value_text(const Key& key, const Config& config) {
           [&](const PathKey& kind) { return yaml_quoted(kind.place.get(config).native()); },
           [&](const ListKey& kind) { return list_text(kind.place.get(config)); },
           [&](const DatasetKey& kind) { return dataset_text(kind.place.get(config)); },
+          [&](const EvalDatasetKey& kind) { return eval_dataset_text(kind.place.get(config)); },
           [&](const ChoiceKey& kind) { return kind.names.at(kind.get(config)); },
           [&](const LabelKey&) { return actions_text(key.name, config); },
       },

@@ -191,6 +191,14 @@ std::vector<Key> make_config_keys() {
       {"max_num_checkpoints_to_keep", run,
        IntegerKey{&Config::max_num_checkpoints_to_keep, 1, kMaxSteps, -1},
        "so many of the newest checkpoints stay; -1: all"},
+      {"keep_best", run, choice<&Config::keep_best>({"none", "validation_loss"}),
+       "after an evaluation at which this is the best so far the state is saved, whatever "
+       "checkpoint_period says, and stays; the run's link best leads to it"},
+      {"early_stopping_patience", run, IntegerKey{&Config::early_stopping_patience, 0, kMaxSteps},
+       "so many evaluations in a row at which what keep_best names, by default validation_loss, "
+       "gets no better end the run; 0: it does all its steps"},
+      {"early_stopping_threshold", run, at_least(0, &Config::early_stopping_threshold),
+       "by how much it has to be better than the best before"},
       {"load_full_state_path", run, PathKey{&Config::load_full_state_path},
        "folder of a checkpoint that a new run goes on from: weights, moments and place in the "
        "data; empty: none"},
@@ -436,8 +444,9 @@ std::vector<Key> make_config_keys() {
        "a weight is its share of the rows, and without weights every document comes once an epoch"},
       {"train_split", data, TextKey{&Config::train_split},
        "which of a folder's files dataset_path means, by their names"},
-      {"eval_dataset_path", data, PathKey{&Config::eval_dataset_path},
-       "the same for evaluation; empty: no evaluation, or eval_fraction"},
+      {"eval_dataset_path", data, EvalDatasetKey{&Config::eval_dataset_path},
+       "the same for evaluation, in sets that may have names, wiki=a.jsonl, and are evaluated one "
+       "by one; empty: no evaluation, or eval_fraction"},
       {"eval_split", data, TextKey{&Config::eval_split},
        "which of a folder's files eval_dataset_path means, by their names"},
       {"eval_fraction", data, below_one(&Config::eval_fraction),
@@ -479,7 +488,10 @@ std::vector<Key> make_config_keys() {
       {"eval_interval", data, IntegerKey{{&Config::eval_interval, -1}, 1, kMaxSteps, -1},
        "steps between evaluations; -1: only at the end"},
       {"eval_steps", data, IntegerKey{{&Config::eval_steps, -1}, 1, kMaxSteps, -1},
-       "batches of an evaluation; -1: the whole file"},
+       "batches of an evaluation, of each set; -1: all of it"},
+      {"eval_prompts_path", data, PathKey{&Config::eval_prompts_path},
+       "prompts that are continued by sample_tokens at evaluations, into samples/ of the run: "
+       "records with prompt or messages (.jsonl), or paragraphs (.txt)"},
 
       {"peak_tflops_per_device", report,
        NumberKey{{&Config::peak_tflops_per_device, 0}, 1e-6, End::included, 1e9, End::included, 0},
@@ -492,7 +504,13 @@ std::vector<Key> make_config_keys() {
       {"sample_prompt", report, TextKey{&Config::sample_prompt},
        "how the text sampled at the end begins"},
       {"sample_tokens", report, IntegerKey{&Config::sample_tokens, 0, models::kMaxLength},
-       "length of the text sampled at the end; 0: no sample"},
+       "length of the text sampled at the end, and of those of eval_prompts_path; 0: no sample"},
+      {"sample_temperature", report, at_least(0, &Config::sample_temperature),
+       "of sampled texts: divides logits; 0: the likeliest token is taken"},
+      {"sample_top_k", report, IntegerKey{&Config::sample_top_k, 0, models::kMaxVocabulary},
+       "of sampled texts: out of the so many likeliest tokens; 0: of all"},
+      {"sample_top_p", report, NumberKey{&Config::sample_top_p, 0, End::excluded, 1},
+       "of sampled texts: and of the likeliest that together have this probability"},
   };
   const std::vector<Key> of_model = model_keys();
   keys.insert(std::ranges::find(keys, training, &Key::section), of_model.begin(), of_model.end());

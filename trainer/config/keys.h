@@ -124,6 +124,12 @@ struct DatasetKey {
   Place<std::vector<DatasetFile>> place;
 };
 
+// Sets of files, each optionally behind its name and an equals sign: "wiki=a.jsonl". Written as a
+// DatasetKey's.
+struct EvalDatasetKey {
+  Place<std::vector<EvalDataset>> place;
+};
+
 // One of the enumerators of an enum. Their names are in the enum's order.
 struct ChoiceKey {
   std::vector<std::string> names;
@@ -139,8 +145,8 @@ struct LabelKey {
 struct Key {
   std::string name;
   Section section;
-  std::variant<IntegerKey, NumberKey, FlagKey, TextKey, PathKey, ListKey, DatasetKey, ChoiceKey,
-               LabelKey>
+  std::variant<IntegerKey, NumberKey, FlagKey, TextKey, PathKey, ListKey, DatasetKey,
+               EvalDatasetKey, ChoiceKey, LabelKey>
       kind;
   std::string doc;
 };

@@ -39,6 +39,11 @@ bool has_reference(const Config& config) {
          config.objective == Objective::kto;
 }
 
+data::Counted counted(const Config& config) {
+  if (!is_preference(config)) return data::Counted::targets;
+  return config.objective == Objective::kto ? data::Counted::answers : data::Counted::pairs;
+}
+
 Reference reference_of(const Config& config) {
   if (config.reference != Reference::automatic) return config.reference;
   if (config.lora_rank == 0) return Reference::frozen;

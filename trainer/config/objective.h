@@ -18,6 +18,9 @@ bool has_reference(const Config& config);
 // model as training begins.
 Reference reference_of(const Config& config);
 
+// What the mean of its loss is over.
+data::Counted counted(const Config& config);
+
 // Nothing for sft.
 std::optional<models::PreferenceObjective> preference_objective(const Config& config);
 

@@ -18,6 +18,7 @@
 #include "models/families/decoder.h"
 #include "models/families/fields.h"
 #include "offload/policy/policy.h"
+#include "trainer/config/eval_datasets.h"
 #include "trainer/config/key_values.h"
 #include "trainer/config/model_keys.h"
 #include "trainer/config/objective.h"
@@ -469,10 +470,33 @@ void check_data(const Config& config) {
   if (config.use_multimodal && is_known) check_room_for_images(config);
 }
 
+// Its metric is that of evaluations during the run.
+void check_best(const Config& config) {
+  const bool stops_early = config.early_stopping_patience > 0;
+  if (config.keep_best == KeepBest::none && !stops_early) return;
+  const std::string key =
+      config.keep_best == KeepBest::none ? "early_stopping_patience" : "keep_best";
+  if (!evaluates(config))
+    refuse(config, key,
+           (stops_early && config.keep_best == KeepBest::none ? "0" : "none") +
+               std::string(" without validation text; nearest: eval_dataset_path or eval_fraction, "
+                           "with dataset_type documents or tokens"));
+  if (!config.eval_interval)
+    refuse(config, "eval_interval",
+           "a number of steps, for " + described(config, key) +
+               "; nearest: " + std::to_string(std::max(config.steps / 10, int64_t{1})));
+  if (config.keep_best != KeepBest::none && !config.enable_checkpointing)
+    refuse(config, "keep_best",
+           "none with " + described(config, "enable_checkpointing") + ": nothing is saved");
+}
+
 void check_evaluation(const Config& config) {
-  if (config.eval_interval && config.eval_dataset_path.empty() && config.eval_fraction == 0) {
+  const bool has_text = !config.eval_dataset_path.empty() || config.eval_fraction > 0;
+  if (config.eval_interval && !has_text && config.eval_prompts_path.empty()) {
     refuse(config, "eval_dataset_path", "a path, for " + described(config, "eval_interval"));
   }
+  check_best(config);
+  named_eval_datasets(config);
   if (config.eval_fraction == 0) return;
   if (!config.eval_dataset_path.empty())
     refuse(config, "eval_fraction", "0 with " + described(config, "eval_dataset_path"));
@@ -485,6 +509,14 @@ void check_sample(const Config& config) {
   if (config.sample_tokens > 0 && config.use_multimodal) {
     refuse(config, "sample_tokens",
            "0 with " + described(config, "use_multimodal") + ": a sample is of text alone");
+  }
+  if (config.sample_tokens == 0 && !config.eval_prompts_path.empty()) {
+    refuse(config, "sample_tokens",
+           "more than 0, for " + described(config, "eval_prompts_path") + "; nearest: 64");
+  }
+  if (!config.eval_prompts_path.empty() && !data::is_text(config.eval_prompts_path)) {
+    refuse(config, "eval_prompts_path",
+           "a file of records, such as .jsonl, with prompt or messages, or a .txt");
   }
   if (config.sample_tokens == 0 || !config.tokenizer_path.empty()) return;
   const bool reads_tokens = config.dataset_type != DatasetType::synthetic;

@@ -60,6 +60,11 @@ Prompt chat_prompt(const std::string& text, const data::ChatTemplate& chat_templ
   return prompt_of(data::user_says(text), chat_template, tokenizer, origin, std::nullopt);
 }
 
+Prompt chat_prompt(const data::Conversation& conversation, const data::ChatTemplate& chat_template,
+                   const data::Tokenizer& tokenizer, const std::string& origin) {
+  return prompt_of(conversation, chat_template, tokenizer, origin, std::nullopt);
+}
+
 Prompt image_prompt(const std::string& text, const ImagePrompt& images,
                     const std::optional<data::ChatTemplate>& chat_template, data::AddBosEos add,
                     const data::Tokenizer& tokenizer, const std::string& origin) {

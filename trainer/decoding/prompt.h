@@ -27,6 +27,10 @@ struct Prompt {
 Prompt chat_prompt(const std::string& text, const data::ChatTemplate& chat_template,
                    const data::Tokenizer& tokenizer, const std::string& origin);
 
+// The same of a conversation, up to where the assistant is to write.
+Prompt chat_prompt(const data::Conversation& conversation, const data::ChatTemplate& chat_template,
+                   const data::Tokenizer& tokenizer, const std::string& origin);
+
 // What a model that reads images does with a text: the folder's image processor, and how many
 // images it takes (`images_per_row`).
 struct ImagePrompt {

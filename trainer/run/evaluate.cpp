@@ -1,28 +1,57 @@
 #include "trainer/run/evaluate.h"
 
-#include "offload/lowering/scan.h"
-#include "trainer/step/batch_arguments.h"
+#include "offload/lowering/loss_sums.h"
+#include "offload/lowering/pass_operands.h"
 
 namespace longshore::trainer {
+namespace {
 
-std::optional<double> evaluate(offload::Executable& plan, const data::BatchSource& batches,
-                               int64_t count, offload::Backend& backend,
-                               offload::Arguments& arguments, offload::Ledger& ledger, World& world,
-                               const std::function<bool()>& stops) {
-  double loss = 0;
-  int64_t weights = 0;
-  for (int64_t i = 0; i < count; ++i) {
+// 0 where the model has no such loss.
+double read_loss(const offload::Arguments& arguments, const char* name) {
+  const std::string host = offload::host_name(name);
+  float loss = 0;
+  if (arguments.has(host)) arguments.read(host, &loss, sizeof loss);
+  return loss;
+}
+
+}  // namespace
+
+double LossSum::mean() const {
+  const double sft = chosen_targets > 0 ? sft_loss / static_cast<double>(chosen_targets) : 0;
+  return loss / static_cast<double>(weights) + sft;
+}
+
+void LossSum::add(const LossSum& other) {
+  loss += other.loss;
+  sft_loss += other.sft_loss;
+  weights += other.weights;
+  chosen_targets += other.chosen_targets;
+  if (!other.rewards) return;
+  if (!rewards) rewards.emplace();
+  Rewards more = *other.rewards;
+  for (int i = 0; i < Rewards::kCount; ++i) rewards->values()[i] += more.values()[i];
+}
+
+std::optional<LossSum> evaluate(offload::Executable& plan, StepInputs& inputs,
+                                const EvaluatedBatches& evaluated, offload::Backend& backend,
+                                offload::Arguments& arguments, offload::Ledger& ledger,
+                                World& world, const std::function<bool()>& stops) {
+  LossSum sum;
+  for (int64_t i = 0; i < evaluated.count; ++i) {
     if (stops()) return std::nullopt;
-    data::Batch batch = batches(i);
-    write_batch(batch, arguments);
+    const std::vector<data::Batch> batch{evaluated.batches(i)};
+    std::vector<data::Batch> of_others;
+    if (evaluated.of_others) of_others.push_back(evaluated.of_others(i));
+    inputs.write(batch, of_others, ledger);
     plan.run(ledger);
     backend.synchronize();
-    float batch_loss;
-    arguments.read(offload::host_name(offload::kLoss), &batch_loss, sizeof batch_loss);
-    loss += batch_loss;
-    weights += world.sum(batch.total_weights);
+    sum.add({.loss = read_loss(arguments, offload::kLoss),
+             .sft_loss = read_loss(arguments, offload::kSftLoss),
+             .weights = world.sum(batch[0].total_weights),
+             .chosen_targets = world.sum(batch[0].chosen_targets),
+             .rewards = inputs.rewards(batch)});
   }
-  return loss / weights;
+  return sum;
 }
 
 }  // namespace longshore::trainer

@@ -1,6 +1,7 @@
-// evaluate() computes the loss on held-out text, by a forward plan on the weights being trained.
+// evaluate() sums the losses of held-out text, by a forward plan on the weights being trained.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 
@@ -8,14 +9,29 @@
 #include "offload/execution/arguments.h"
 #include "offload/execution/executor.h"
 #include "trainer/distributed/world.h"
+#include "trainer/step/step_inputs.h"
 
 namespace longshore::trainer {
 
-// Nats a token over the micro-batches [0, count) of all processes' `batches`; nothing where
-// `stops`, asked before each of them, says so.
-std::optional<double> evaluate(offload::Executable& plan, const data::BatchSource& batches,
-                               int64_t count, offload::Backend& backend,
-                               offload::Arguments& arguments, offload::Ledger& ledger, World& world,
-                               const std::function<bool()>& stops);
+struct LossSum {
+  double loss = 0, sft_loss = 0;
+  int64_t weights = 0, chosen_targets = 0;  // that these are over
+  std::optional<Rewards> rewards;           // of answers
+
+  double mean() const;
+  void add(const LossSum& other);
+};
+
+struct EvaluatedBatches {
+  const data::BatchSource& batches;
+  const data::BatchSource& of_others;  // where answers are counted; else it is empty
+  int64_t count = 0;                   // the micro-batches [0, count) are evaluated
+};
+
+// Over all processes' batches; nothing where `stops`, asked before each of them, says so.
+std::optional<LossSum> evaluate(offload::Executable& plan, StepInputs& inputs,
+                                const EvaluatedBatches& evaluated, offload::Backend& backend,
+                                offload::Arguments& arguments, offload::Ledger& ledger,
+                                World& world, const std::function<bool()>& stops);
 
 }  // namespace longshore::trainer

@@ -22,6 +22,7 @@
 #include "base/printable.h"
 #include "base/text.h"
 #include "trainer/config/run_files.h"
+#include "trainer/run/rewards.h"
 
 namespace longshore::trainer {
 namespace {
@@ -57,6 +58,8 @@ ordered_json record(const StepMetrics& m) {
   // Only models that have them have these keys.
   if (m.auxiliary_loss != 0) record["auxiliary_loss"] = m.auxiliary_loss;
   if (m.expert_load != 0) record["expert_load"] = m.expert_load;
+  if (m.sft_loss != 0) record["sft_loss"] = m.sft_loss;
+  if (m.rewards) add_to(record, *m.rewards);
   // Only steps that a save held up have this key.
   if (m.checkpoint_stall_seconds > 0)
     record["checkpoint_stall_seconds"] = m.checkpoint_stall_seconds;
@@ -83,18 +86,26 @@ std::optional<StepMetrics> parse_record(const std::string& line) {
   }
 }
 
-std::string validation_record(int64_t step, double loss) {
-  return ordered_json{{"step", step}, {"validation_loss", loss}}.dump();
+std::string validation_record(int64_t step, const Validation& validation) {
+  ordered_json record{{"step", step}};
+  add_to(record, validation);
+  return record.dump();
 }
 
-// The step in a validation's record; nothing for any other line.
-std::optional<int64_t> parse_validation(const std::string& line) {
+// The losses of a validation's record; nothing for any other line.
+struct ReadValidation {
+  int64_t step = 0;
+  Validation validation;
+};
+std::optional<ReadValidation> parse_validation(const std::string& line) {
   try {
     const ordered_json record = ordered_json::parse(line);
-    const int64_t step = record.at("step");
-    double loss = 0;
-    read(record.at("validation_loss"), loss);
-    return line == validation_record(step, loss) ? std::optional(step) : std::nullopt;
+    ReadValidation found{.step = record.at("step"), .validation = {}};
+    read(record.at(kValidationLoss), found.validation.loss);
+    if (record.contains("validation_losses"))
+      for (const auto& [name, loss] : record["validation_losses"].items())
+        read(loss, found.validation.sets.emplace_back(name).loss);
+    return line == record.dump() ? std::optional(found) : std::nullopt;
   } catch (const nlohmann::json::exception&) {
     return std::nullopt;
   }
@@ -121,7 +132,7 @@ class Lines {
   int64_t position() const { return position_; }
 
   bool next(std::string& line) {
-    constexpr size_t kMostBytes = 4096;
+    constexpr size_t kMostBytes = size_t{1} << 16;  // validations may be of many sets
     line.clear();
     size_t bytes = 0;
     int c = EOF;
@@ -141,16 +152,20 @@ double gib(int64_t bytes) { return static_cast<double>(bytes) / (int64_t{1} << 3
 }  // namespace
 
 std::string text(const StepMetrics& m) {
-  std::string of_routers;
+  std::string of_answers, of_routers;
+  if (m.sft_loss != 0)
+    of_answers = fmt::format("sft loss: {:.4f}, ", without_sign_of_nan(m.sft_loss));
+  if (m.rewards) of_answers += rewards_text(*m.rewards) + ", ";
   if (m.auxiliary_loss != 0)
     of_routers = fmt::format("auxiliary loss: {:.4f}, ", without_sign_of_nan(m.auxiliary_loss));
   if (m.expert_load != 0) of_routers += fmt::format("expert load: {:.2f}, ", m.expert_load);
   return fmt::format(
       "completed step: {}, seconds: {:.3f}, TFLOP/s/device: {:.3f}, MFU: {:.1f} %, "
-      "Tokens/s/device: {:.1f}, total_weights: {}, loss: {:.3f}, {}grad_norm: {:.2f}, lr: {:.1e}, "
+      "Tokens/s/device: {:.1f}, total_weights: {}, loss: {:.3f}, {}{}grad_norm: {:.2f}, lr: "
+      "{:.1e}, "
       "device GiB: {:.2f}, host GiB: {:.2f}",
       m.step, m.seconds, m.tflops_per_device, 100 * m.mfu, m.tokens_per_second_per_device,
-      m.total_weights, without_sign_of_nan(m.loss), of_routers,
+      m.total_weights, without_sign_of_nan(m.loss), of_answers, of_routers,
       without_sign_of_nan(m.gradient_norm), m.learning_rate, gib(m.device_peak_bytes),
       gib(m.pinned_host_peak_bytes));
 }
@@ -176,9 +191,12 @@ int64_t MetricsFile::end_of_records(int64_t first_step,
       if (metrics->step >= first_step) continue;
       keep(*metrics);
     } else {
-      const std::optional<int64_t> validated = parse_validation(line);
-      if (!validated || *validated >= first_step) continue;
-      if (*validated == first_step - 1) last_validation_ = line;
+      const std::optional<ReadValidation> read = parse_validation(line);
+      if (!read || read->step >= first_step) continue;
+      if (read->step == first_step - 1) {
+        last_validation_ = line;
+        last_loss_ = read->validation.loss;
+      }
     }
     line += '\n';
     const auto bytes = std::ssize(line);
@@ -205,8 +223,8 @@ int64_t MetricsFile::end_of_records(int64_t first_step,
 
 void MetricsFile::write(const StepMetrics& m) { append(record(m).dump()); }
 
-void MetricsFile::write_validation(int64_t step, double loss) {
-  const std::string record = validation_record(step, loss);
+void MetricsFile::write_validation(int64_t step, const Validation& validation) {
+  const std::string record = validation_record(step, validation);
   if (record != last_validation_) append(record);
 }
 

@@ -5,10 +5,13 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "base/file_descriptor.h"
 #include "base/log.h"
+#include "trainer/run/validation.h"
+#include "trainer/step/answers.h"
 
 namespace longshore::trainer {
 
@@ -20,7 +23,9 @@ struct StepMetrics {
   // Tokens of the expert that has most over their mean, the mean over layers with experts and
   // micro-batches; 0 where the model has no experts.
   double expert_load = 0;
-  int64_t total_weights = 0;  // targets that are trained
+  double sft_loss = 0;             // a part of the loss; 0 where there is none
+  std::optional<Rewards> rewards;  // where answers are compared
+  int64_t total_weights = 0;       // targets that are trained, or pairs, or answers
   double tokens_per_second_per_device = 0;
   double tflops_per_device = 0;  // model FLOPs, trainer/step/flops.h
   double mfu = 0;                // 0 to 1
@@ -49,11 +54,11 @@ class MetricsFile {
 
   // Appends a step's record, after those that wait.
   void write(const StepMetrics& metrics);
-  // Appends the record of a validation after that step, whose loss is in nats a token, unless it
-  // is of the step before `first_step` and the file had it already.
-  void write_validation(int64_t step, double loss);
-  // Whether the file had a validation after the step before `first_step`.
-  bool ends_with_validation() const { return !last_validation_.empty(); }
+  // Appends the record of a validation after that step, unless it is of the step before
+  // `first_step` and the file had it already.
+  void write_validation(int64_t step, const Validation& validation);
+  // The loss of a validation after the step before `first_step`, where the file had one.
+  std::optional<double> last_validation_loss() const { return last_loss_; }
   // Records are on the disk, those that waited too, as far as the system takes them and the disk
   // can.
   void sync();
@@ -69,9 +74,10 @@ class MetricsFile {
 
   std::filesystem::path path_;
   Log log_;
-  std::string last_validation_;  // the record that the file had after its last step
-  std::string waiting_;          // the text of records that wait
-  std::string trouble_;          // why they wait; "" where none does
+  std::string last_validation_;      // the record that the file had after its last step
+  std::optional<double> last_loss_;  // of that
+  std::string waiting_;              // the text of records that wait
+  std::string trouble_;              // why they wait; "" where none does
   FileDescriptor file_;
 };
 

@@ -11,13 +11,13 @@
 #include <utility>
 #include <vector>
 
+#include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/file_inside.h"
 #include "base/printable.h"
 #include "base/refusals.h"
 #include "base/stop_signal.h"
 #include "base/text.h"
-#include "data/rows/prefetched_batches.h"
 #include "data/rows/token_file_check.h"
 #include "models/hf/config.h"
 #include "trainer/calibration/peak.h"
@@ -32,10 +32,12 @@
 #include "trainer/run/compare_ranks.h"
 #include "trainer/run/faults.h"
 #include "trainer/run/metrics.h"
+#include "trainer/run/run_best.h"
 #include "trainer/run/run_checkpoints.h"
 #include "trainer/run/run_evaluation.h"
 #include "trainer/run/run_steps.h"
 #include "trainer/run/summary.h"
+#include "trainer/step/reference.h"
 #include "trainer/step/training_session.h"
 #include "trainer/weights/saved_state.h"
 #include "trainer/weights/text_files.h"
@@ -55,8 +57,8 @@ std::string parameters_text(const models::ParameterCount& count) {
 
 bool is_due(int64_t done, int64_t interval) { return interval > 0 && done % interval == 0; }
 
-// What the folder of a run that has ended holds for its user.
-std::vector<std::string> contents(const fs::path& folder) {
+// What the folder of a run that has ended holds for its user; of the best checkpoint a text.
+std::vector<std::string> contents(const fs::path& folder, const std::string& best) {
   std::vector<std::string> lines;
   // What a user put there in the place of a link is not ours.
   auto is_link = [&](const char* part) { return fs::is_symlink(folder / part); };
@@ -69,6 +71,8 @@ std::vector<std::string> contents(const fs::path& folder) {
     lines.push_back(fmt::format("weights{}, as Hugging Face's libraries read them: {}",
                                 has_both ? " without the adapter" : "",
                                 path_text(folder / kModelFolder)));
+  if (!best.empty() && is_link(kBestLink))
+    lines.push_back(fmt::format("best checkpoint, of {}: {}", best, path_text(folder / kBestLink)));
   lines.push_back(
       fmt::format("run directory: {} ({}, {}: what each layer keeps and computes again, {}, {})",
                   path_text(folder), kConfigFile, kPlanFile, kMetricsFile, kSummaryFile));
@@ -88,6 +92,7 @@ class Run {
         stop_(world_),
         whole_(whole(plans_.layout)),
         model_(decoder_config(config_, backend_.target())),
+        best_(config_, opened_, world_),
         checkpoints_(opened_, world_, console_.log()) {}
 
   void operator()() {
@@ -140,10 +145,16 @@ class Run {
     return {.config = config_, .model = model_, .layout = plans_.layout};
   }
 
+  // A reference begins as training did, also in a run that goes on.
   GiveFirstValues first_values_here() const {
-    if (!opened_.start) return first_values(config_, plans_, backend_.target());
     return [this](offload::Arguments& arguments) {
-      return load_state(*opened_.start, saved_model(), arguments);
+      std::string text = opened_.start
+                             ? load_state(*opened_.start, saved_model(), arguments)
+                             : first_values(config_, plans_, backend_.target())(arguments);
+      if (!plans_.reference) return text;
+      const std::string of_reference =
+          give_reference_values(config_, *plans_.reference, backend_.target(), arguments);
+      return text + (of_reference.empty() ? "" : "\n" + of_reference);
     };
   }
 
@@ -166,7 +177,10 @@ class Run {
   }
 
   SavePoint save_point(int64_t done) {
-    return {.step = done, .clipping_norm = session_->step().clipping_norm()};
+    return {.step = done,
+            .clipping_norm = session_->step().clipping_norm(),
+            .best = best_.so_far(),
+            .is_best = best_.is_best(done)};
   }
 
   void enable_checkpoints(Manifest described) {
@@ -197,25 +211,27 @@ class Run {
     RunSteps steps(planned_, *session_, checkpoints_, peak);
     RunEvaluation evaluation(config_, plans_, opened_.data, backend_, *session_, world_);
     const int64_t first = opened_.first_step(), micro_batches = config_.gradient_accumulation_steps;
-    data::PrefetchedBatches batches(opened_.data.training, first * micro_batches,
-                                    config_.steps * micro_batches);
+    RunBatches batches(opened_.data, first * micro_batches, config_.steps * micro_batches);
     if (world_.is_first())
       metrics_.emplace(
           directory() / kMetricsFile, first,
           [this](const StepMetrics& step) { all_steps_.add(step); }, console_.log());
-    if (first == config_.steps)
-      console_.line("all its steps are done");
-    else if (world_.is_first())
-      fs::remove(directory() / kSummaryFile);  // of a run with fewer steps
-    if (owes_validation(evaluation)) {
-      validate_after(first, evaluation);
+    best_.add(first, metrics_ ? metrics_->last_validation_loss() : std::nullopt);
+    if (owes_evaluation(evaluation)) {
+      evaluate_after(first, evaluation);
       if (stop_.is_asked()) return stop(first);  // else it is owed no more
     }
-    begin_check_of_data();
+    if (best_.keeps()) checkpoints_.link_best(best_.so_far()->step);  // a killed process had not
+    const int64_t end = best_.ends_run() ? first : config_.steps;
+    if (first == end)
+      console_.line(best_.ends_run() ? best_.reason() : "all its steps are done");
+    else if (world_.is_first())
+      fs::remove(directory() / kSummaryFile);  // of a run with fewer steps
+    begin_check_of_data(end);
     double training_seconds = 0;
-    for (int64_t i = first; i < config_.steps; ++i) {
+    for (int64_t i = first; i < end && !best_.ends_run(); ++i) {
       const bool is_last = i + 1 == config_.steps;
-      const bool is_evaluated = is_evaluated_after(i + 1, evaluation);
+      const bool is_evaluated = evaluates_after(config_, i + 1);
       const bool is_saved = checkpoints_.are_enabled() && is_due(i + 1, config_.checkpoint_period);
       const StepMetrics step = steps.run(batches, i, is_last || is_evaluated || is_saved);
       done_ = i + 1;
@@ -232,26 +248,32 @@ class Run {
                           training_seconds / (i + 1 - first) * (config_.steps - i - 1),
                           checkpoints_.progress());
       steps.require_finite(step);
-      if (is_saved && !is_last) {
+      // Before a save that is to know it; else behind one, which is written meanwhile.
+      bool is_best = false;
+      if (is_evaluated && best_.has_metric() && !stop_.is_asked())
+        is_best = evaluate_after(i + 1, evaluation);
+      if ((is_saved || (is_best && best_.keeps())) && !is_last) {
         sync_metrics();
         checkpoints_.save(save_point(i + 1));
       }
-      if (is_evaluated && !stop_.is_asked()) validate_after(i + 1, evaluation);
+      if (is_evaluated && !best_.has_metric() && !stop_.is_asked())
+        evaluate_after(i + 1, evaluation);
       if (!is_last && stop_.is_asked()) {
         steps.end_recording();
         return stop(i + 1);
       }
     }
     steps.end_recording();
+    if (best_.ends_run() && done_ > first) console_.line(best_.reason());
     sync_metrics();
     if (data_check_) data_check_->finish(StopSignal::is_there);
-    checkpoints_.save_last(save_point(config_.steps));
-    finish(training_seconds > 0 ? batches.seconds_waited() / training_seconds : 0, evaluation);
+    checkpoints_.save_last(save_point(done_));
+    finish(training_seconds > 0 ? batches.own.seconds_waited() / training_seconds : 0, evaluation);
   }
 
   // Of several processes on a machine the first does it.
-  void begin_check_of_data() {
-    const bool has_steps = opened_.first_step() < config_.steps;
+  void begin_check_of_data(int64_t end) {
+    const bool has_steps = opened_.first_step() < end;
     if (config_.verify_token_files && has_steps && find_launch().local_rank == 0)
       data_check_.emplace(opened_.data.files);
   }
@@ -266,32 +288,33 @@ class Run {
     if (metrics_) metrics_->sync();
   }
 
-  // Other than at the end.
-  bool is_evaluated_after(int64_t steps, const RunEvaluation& evaluation) const {
-    return evaluation.evaluates() && steps < config_.steps &&
-           is_due(steps, config_.eval_interval.value_or(0));
-  }
-
   // Whether the process before this one ended between its save and the evaluation after that.
-  bool owes_validation(const RunEvaluation& evaluation) const {
+  bool owes_evaluation(const RunEvaluation& evaluation) const {
     const int64_t done = opened_.saved_step;
-    if (done <= 0 || !is_evaluated_after(done, evaluation)) return false;
-    return world_.sum(metrics_ && !metrics_->ends_with_validation()) > 0;
+    if (done <= 0 || !evaluates_after(config_, done)) return false;
+    const bool owes_validation =
+        evaluation.evaluates() && metrics_ && !metrics_->last_validation_loss();
+    const bool owes_samples =
+        evaluation.samples_prompts() && world_.is_first() && !fs::exists(samples_file(done));
+    return world_.sum(owes_validation || owes_samples) > 0;
   }
 
-  void validate_after(int64_t steps, RunEvaluation& evaluation) {
-    evaluate(evaluation, steps - 1, "after " + plural(steps, "step"));
+  // Gives whether it was the best so far.
+  bool evaluate_after(int64_t steps, RunEvaluation& evaluation) {
+    return evaluate(evaluation, steps, "after " + plural(steps, "step"));
   }
 
   void finish(double data_wait_fraction, RunEvaluation& evaluation) {
     Summary summary = all_steps_.summary();
-    summary.steps = config_.steps;
+    summary.steps = done_;
     summary.data_wait_fraction = data_wait_fraction;
-    if (evaluation.evaluates())
-      summary.validation = evaluate(evaluation, config_.steps - 1, "at the end");
+    if (evaluated_ != done_ && evaluate(evaluation, done_, "at the end") && best_.keeps())
+      checkpoints_.link_best(done_);
+    summary.validation = validation_;
+    summary.best = best_.so_far();
     if (evaluation.samples() && !stop_.is_asked())
       console_.line("sample: " + printable(evaluation.sample()));
-    if (stop_.is_asked()) return stop(config_.steps);
+    if (stop_.is_asked()) return stop(done_);
     summary.memory = session_->memory();
     summary.checkpoints = checkpoints_.figures();
     summary.ranks = compare_ranks(own_steps_, world_);
@@ -304,7 +327,8 @@ class Run {
     metrics_->require_written();
     // Which says that nothing is left to do.
     if (!had_ended) write(summary, directory() / kSummaryFile);
-    for (const std::string& line : contents(directory())) console_.line(line);
+    for (const std::string& line : contents(directory(), best_.keeps() ? best_.text() : ""))
+      console_.line(line);
   }
 
   // What holds memory goes before anything is planned anew.
@@ -341,14 +365,39 @@ class Run {
     if (metrics_) metrics_->require_written();
   }
 
-  std::optional<Validation> evaluate(RunEvaluation& evaluation, int64_t step,
-                                     const std::string& when) {
-    const std::optional<Validation> validation =
-        evaluation.evaluate([this] { return stop_.is_asked(); });
-    if (!validation) return std::nullopt;
-    console_.line("validation loss " + when + ": " + text(*validation));
-    if (metrics_) metrics_->write_validation(step, validation->loss);
-    return validation;
+  // After so many steps. Gives whether it was the best so far.
+  bool evaluate(RunEvaluation& evaluation, int64_t steps, const std::string& when) {
+    const auto stops = [this] { return stop_.is_asked(); };
+    bool is_best = false;
+    if (evaluation.evaluates()) {
+      validation_ = evaluation.evaluate(stops);
+      if (!validation_) return false;
+      console_.line("validation loss " + when + ": " + text(*validation_));
+      if (metrics_) metrics_->write_validation(steps - 1, *validation_);
+      is_best = best_.add(steps, validation_->loss);
+    }
+    if (evaluation.samples_prompts()) {
+      const std::optional<std::string> samples = evaluation.sample_prompts(stops);
+      if (!samples) return is_best;
+      if (world_.is_first()) write_samples(*samples, samples_file(steps), when);
+    }
+    evaluated_ = steps;
+    return is_best;
+  }
+
+  fs::path samples_file(int64_t steps) const {
+    return directory() / kSamplesFolder / fmt::format("step-{:08}.jsonl", steps);
+  }
+
+  // A disk that is full ends no training.
+  void write_samples(const std::string& samples, const fs::path& file, const std::string& when) {
+    try {
+      make_folder(file.parent_path());
+      write_file(file, samples, Links::refused);
+      console_.line("samples " + when + ": " + path_text(file));
+    } catch (const FileError& error) {
+      console_.line("samples " + when + ": " + error.what());
+    }
   }
 
   const PlannedRun& planned_;
@@ -361,7 +410,10 @@ class Run {
   AgreedStop stop_;
   const offload::ParameterLayout whole_;  // of all processes together
   const models::DecoderConfig model_;
-  int64_t done_ = opened_.first_step();  // steps
+  int64_t done_ = opened_.first_step();   // steps
+  int64_t evaluated_ = -1;                // steps that were done at the last evaluation
+  std::optional<Validation> validation_;  // which found this
+  RunBest best_;
   StepFigures all_steps_;  // of the first process: also those before the run was resumed
   StepFigures own_steps_;  // since this process began
   std::optional<MetricsFile> metrics_;  // of the first process

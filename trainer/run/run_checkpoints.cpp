@@ -65,6 +65,16 @@ void RunCheckpoints::save(const SavePoint& point, void (CheckpointSaver::*how)(c
   newest_ = point.step;
 }
 
+void RunCheckpoints::link_best(int64_t step) {
+  if (!saver_ || !world_.is_first()) return;
+  finish();
+  try {
+    saver_->link_best(step);
+  } catch (const std::exception& error) {
+    log_(error.what());
+  }
+}
+
 void RunCheckpoints::require_last() const {
   if (!last_failed() && (!last_ || last_->is_linked)) return;
   const std::string text =

@@ -37,6 +37,9 @@ class RunCheckpoints {
   // Saves it unless it is on the disk already: when this returns, it is there or never will be. All
   // processes of a run call it.
   void save_last(const SavePoint& point);
+  // Links `best` to the checkpoint of that step, which was saved before it was known to be the
+  // best.
+  void link_best(int64_t step);
   // Throws an Error if the last save failed, or its parts are not what the run's folder links to:
   // nobody may take the run for saved.
   void require_last() const;

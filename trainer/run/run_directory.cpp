@@ -52,7 +52,7 @@ void require_own_files(const fs::path& folder) {
   for (const char* file :
        {kConfigFile, kPlanFile, kMetricsFile, kSummaryFile, kTraceFile, kLockFile})
     require_regular_file(folder / file);
-  require_folder(folder / kCheckpointsFolder);
+  for (const char* inside : {kCheckpointsFolder, kSamplesFolder}) require_folder(folder / inside);
 }
 
 // The lock file of the folder, with this process's number in it. Without locks nobody is kept out.
@@ -85,8 +85,8 @@ RunDirectory::RunDirectory(const Config& config) {
   folder_ = FileDescriptor(open(path_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   require_own_files(path_);
   lock_ = locked(path_, config);
-  remove_leftovers(path_);
-  remove_leftovers(path_ / kCheckpointsFolder);
+  for (const fs::path& folder : {path_, path_ / kCheckpointsFolder, path_ / kSamplesFolder})
+    remove_leftovers(folder);
 }
 
 void RunDirectory::require_there() const {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "trainer/config/config.h"
 #include "trainer/distributed/world.h"
@@ -31,13 +32,23 @@ class RunEvaluation {
   // The prompt and what follows it.
   std::string sample();
 
+  bool samples_prompts() const { return samples() && !data_.eval_prompts.empty(); }
+  // A line of JSON for each of eval_prompts_path: the prompt and the `text` that follows, null
+  // where the model gives no finite numbers. Nothing where `stops`, asked before each, says so. All
+  // processes call it.
+  std::optional<std::string> sample_prompts(const std::function<bool()>& stops);
+
  private:
+  // What follows the prompt, by random numbers of its own.
+  std::vector<int32_t> continuation(const Prompt& prompt, size_t index);
+
   const Config& config_;
   const TrainingData& data_;
   offload::Backend& backend_;
   TrainingSession& session_;
   World& world_;
   std::unique_ptr<offload::Executable> validation_;
+  std::unique_ptr<StepInputs> inputs_;  // of that
   std::unique_ptr<Decoding> decoding_;
 };
 

@@ -10,6 +10,7 @@
 #include "base/file_inside.h"
 #include "base/timing.h"
 #include "trainer/config/run_files.h"
+#include "trainer/distributed/sum_over.h"
 #include "trainer/step/flops.h"
 #include "trainer/step/learning_rate.h"
 
@@ -31,6 +32,11 @@ fs::path folder_for_dumps(const PlannedRun& run) {
 
 }  // namespace
 
+RunBatches::RunBatches(const TrainingData& data, int64_t begin, int64_t end)
+    : own(data.training, begin, end) {
+  if (data.training_of_others) of_others.emplace(data.training_of_others, begin, end);
+}
+
 RunSteps::RunSteps(const PlannedRun& run, TrainingSession& session, RunCheckpoints& checkpoints,
                    const Peak& peak)
     : run_(run),
@@ -40,20 +46,29 @@ RunSteps::RunSteps(const PlannedRun& run, TrainingSession& session, RunCheckpoin
       flops_(training_flops(run.plans.model, run.spec.config().gradient_accumulation_steps)),
       non_finite_(folder_for_dumps(run)),
       recorder_(run.opened.first_step() + run.spec.config().skip_first_n_steps_for_profiler,
-                run.spec.config().profiler_steps) {}
+                run.spec.config().profiler_steps) {
+  session.step().set_sum_over_devices(sum_over(run.world));
+}
 
-StepMetrics RunSteps::run(data::PrefetchedBatches& batches, int64_t i, bool is_flushed) {
+StepMetrics RunSteps::run(RunBatches& batches, int64_t i, bool is_flushed) {
   const auto start = Clock::now();
   batch_.clear();
-  for (int64_t m = 0; m < run_.spec.config().gradient_accumulation_steps; ++m)
-    batch_.push_back(batches.next());
-  int64_t weights = 0;
-  for (const data::Batch& batch : batch_) weights += batch.total_weights;
+  of_others_.clear();
+  for (int64_t m = 0; m < run_.spec.config().gradient_accumulation_steps; ++m) {
+    batch_.push_back(batches.own.next());
+    if (batches.of_others) of_others_.push_back(batches.of_others->next());
+  }
+  int64_t weights = 0, chosen_targets = 0;
+  for (const data::Batch& batch : batch_) {
+    weights += batch.total_weights;
+    chosen_targets += batch.chosen_targets;
+  }
   const StepScalars scalars{.learning_rate = learning_rate_schedule(run_.spec.config()).at(i),
                             .number = i + 1,
-                            .total_weights = run_.world.sum(weights)};
+                            .total_weights = run_.world.sum(weights),
+                            .chosen_targets = run_.world.sum(chosen_targets)};
   const StepResult result =
-      recorder_.run(session_.step(), i, start, batch_, scalars, session_.ledger());
+      recorder_.run(session_.step(), i, start, batch_, scalars, of_others_, session_.ledger());
   if (is_flushed) session_.step().flush(session_.ledger());
   const double seconds = seconds_since(start);
   if (recorder_.ends_with(i)) write_trace();
@@ -64,6 +79,8 @@ StepMetrics RunSteps::run(data::PrefetchedBatches& batches, int64_t i, bool is_f
                             .learning_rate = scalars.learning_rate,
                             .auxiliary_loss = result.auxiliary_loss,
                             .expert_load = result.expert_load,
+                            .sft_loss = result.sft_loss,
+                            .rewards = result.rewards,
                             .total_weights = result.total_weights,
                             .tokens_per_second_per_device =
                                 static_cast<double>(tokens_per_step(run_.spec.config())) / seconds,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "data/rows/prefetched_batches.h"
@@ -16,6 +17,15 @@
 
 namespace longshore::trainer {
 
+// The batches of a run's steps, one behind the other; of kto also those of others' answers.
+struct RunBatches {
+  data::PrefetchedBatches own;
+  std::optional<data::PrefetchedBatches> of_others;
+
+  // Those of micro-batches [begin, end).
+  RunBatches(const TrainingData& data, int64_t begin, int64_t end);
+};
+
 class RunSteps {
  public:
   // Keeps references to what it is given.
@@ -23,7 +33,7 @@ class RunSteps {
            const Peak& peak);
 
   // Step number `i`, of the next batches. A flushed one leaves parameters updated.
-  StepMetrics run(data::PrefetchedBatches& batches, int64_t i, bool is_flushed);
+  StepMetrics run(RunBatches& batches, int64_t i, bool is_flushed);
   // Throws Error where the step that was run last has numbers that are not finite, unless it was
   // skipped as on_non_finite says.
   void require_finite(const StepMetrics& metrics);
@@ -37,8 +47,8 @@ class RunSteps {
   TrainingSession& session_;
   RunCheckpoints& checkpoints_;
   const Peak peak_;
-  const double flops_;              // of a step
-  std::vector<data::Batch> batch_;  // of the step at hand, by micro-batch
+  const double flops_;                          // of a step
+  std::vector<data::Batch> batch_, of_others_;  // of the step at hand, by micro-batch
   NonFiniteSteps non_finite_;
   StepRecorder recorder_;
 };

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <vector>
@@ -44,15 +43,6 @@ Summary StepFigures::summary() const {
   return summary;
 }
 
-std::string text(const Validation& validation) {
-  if (!std::isfinite(validation.loss))
-    return fmt::format("{}", without_sign_of_nan(validation.loss));
-  if (!validation.unigram_loss) return fmt::format("{:.4f}", validation.loss);
-  const double below = *validation.unigram_loss - validation.loss;
-  return fmt::format("{:.4f}, {:.2f} nats {} the unigram cross-entropy of {:.4f}", validation.loss,
-                     std::abs(below), below < 0 ? "above" : "below", *validation.unigram_loss);
-}
-
 std::string text(const Summary& s) {
   std::string result = fmt::format(
       "{}, median {:.3f} s, p90 {:.3f} s, {:.1f} tokens/s/device, MFU {:.1f} %, waiting for "
@@ -87,10 +77,13 @@ void write(const Summary& s, const std::filesystem::path& path) {
                        {"data_wait_fraction", s.data_wait_fraction},
                        {"memory", json(s.memory)}};
   if (s.validation) {
-    summary["validation_loss"] = s.validation->loss;
+    add_to(summary, *s.validation);
     if (s.validation->unigram_loss)
       summary["validation_unigram_loss"] = *s.validation->unigram_loss;
   }
+  if (s.best && s.best->step > 0)
+    summary["best"] = {
+        {"metric", s.best->metric}, {"value", s.best->value}, {"steps", s.best->step}};
   if (s.ranks)
     summary["ranks"] = {{"count", s.ranks->count},
                         {"slowest", s.ranks->slowest},

@@ -7,18 +7,12 @@
 #include <string>
 
 #include "base/sample.h"
+#include "trainer/checkpoint/best_so_far.h"
 #include "trainer/run/metrics.h"
+#include "trainer/run/validation.h"
 #include "trainer/step/memory_report.h"
 
 namespace longshore::trainer {
-
-struct Validation {
-  double loss = 0;                     // nats a token, where targets are counted
-  std::optional<double> unigram_loss;  // there alone
-};
-
-// "4.6735, 1.83 nats below the unigram cross-entropy of 6.4988"
-std::string text(const Validation& validation);
 
 // All saves that succeeded in this process.
 struct CheckpointFigures {
@@ -46,6 +40,7 @@ struct Summary {
   double data_wait_fraction = 0;                     // of all step time
   MemoryByKind memory;                               // measured
   std::optional<Validation> validation;
+  std::optional<BestSoFar> best;  // where the config goes by a metric
   std::optional<CheckpointFigures> checkpoints;
   std::optional<RankFigures> ranks;  // where there are several processes
 };

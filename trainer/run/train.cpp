@@ -22,6 +22,7 @@
 #include "trainer/config/inputs.h"
 #include "trainer/config/key_values.h"
 #include "trainer/config/model_config.h"
+#include "trainer/config/objective.h"
 #include "trainer/config/rope_override.h"
 #include "trainer/config/run_files.h"
 #include "trainer/config/unused_keys.h"
@@ -149,8 +150,9 @@ void train(const Config& given) {
       chosen.target, chosen.device,
       connect_devices(*world, device_mesh(config, world->rank()), chosen.target, chosen.device));
   const TrainingPlans plans = agreed_plans(with_choices, *backend, *world);
-  const data::BatchSchema schema = batch_schema(
+  data::BatchSchema schema = batch_schema(
       plans.model, {with_choices.config().per_device_batch_size, config.max_target_length});
+  schema.counted = counted(config);
   const OpenedRun opened(with_choices.config(), schema, *world, console.log());
   const RunSpec spec = begun(with_choices, opened);
   if (opened.start) {

@@ -21,15 +21,15 @@
 #include "data/rows/joined_rows.h"
 #include "data/rows/unigram.h"
 #include "data/rows/window_rows.h"
-#include "data/text/encode_example.h"
 #include "data/text/example.h"
 #include "data/text/text_input.h"
 #include "data/text/tokenized_file.h"
 #include "trainer/config/data_paths.h"
+#include "trainer/config/eval_datasets.h"
 #include "trainer/config/row_images.h"
+#include "trainer/run/prompt_writer.h"
 #include "trainer/step/training_plans.h"
 #include "trainer/weights/chat_template.h"
-#include "trainer/weights/text_files.h"
 
 namespace longshore::trainer {
 namespace {
@@ -45,15 +45,6 @@ auto read_file_of(const Config& config, const char* key, F read) {
   } catch (const DataError& error) {
     throw DataError(location(config, key) + ": " + error.what());
   }
-}
-
-// Whether the first document begins with the tokenizer's bos.
-bool begins_with_bos(const data::TokenFile& file, const data::Tokenizer& tokenizer) {
-  if (!file.has_documents() || file.document_count() == 0) return false;
-  const bool is_absent = file.has_pairs() && file.document(0).count == 1;
-  int32_t first;
-  file.read(file.document(is_absent ? 1 : 0).first, {&first, 1});
-  return first == tokenizer.bos_id();
 }
 
 // Opens files as the config says.
@@ -336,39 +327,6 @@ void require_rows_of_answers(const Config& config) {
                       "learnt; nearest: assistant");
 }
 
-// What stands before the text of a document: bos, or the end of another document.
-int32_t opening(const data::TokenFile& file, const data::Tokenizer& tokenizer) {
-  return begins_with_bos(file, tokenizer) ? tokenizer.bos_id() : std::max(tokenizer.eos_id(), 0);
-}
-
-Prompt plain_prompt(const Config& config, const data::TokenFile& file,
-                    const data::Tokenizer& tokenizer) {
-  return {.tokens = data::prompt_tokens(config.sample_prompt, opening(file, tokenizer), tokenizer),
-          .end_tokens = {tokenizer.eos_id()}};
-}
-
-Prompt sample_prompt(const Config& config, const data::TokenFile& file,
-                     const data::Tokenizer& tokenizer,
-                     const std::optional<data::ChatTemplate>& chat_template) {
-  Prompt prompt = chat_template ? chat_prompt(config.sample_prompt, *chat_template, tokenizer,
-                                              location(config, "chat_template"))
-                                : plain_prompt(config, file, tokenizer);
-  if (!config.load_parameters_path.empty())
-    std::ranges::copy(eos_ids(config.load_parameters_path), std::back_inserter(prompt.end_tokens));
-  if (const int32_t largest = std::ranges::max(prompt.tokens); largest >= config.model.vocabulary)
-    throw ConfigError(fmt::format("{}: found the token {}, expected ids below {}, the vocab_size",
-                                  location(config, "sample_prompt"), largest,
-                                  config.model.vocabulary));
-  const int64_t others =
-      std::ssize(prompt.tokens) - std::ssize(tokenizer.encode(config.sample_prompt));
-  if (std::ssize(prompt.tokens) > sample_capacity(config))
-    throw ConfigError(fmt::format("{}: found {}, expected at most {}, for max_target_length = {}",
-                                  location(config, "sample_prompt"),
-                                  plural(std::ssize(prompt.tokens) - others, "token"),
-                                  sample_capacity(config) - others, config.max_target_length));
-  return prompt;
-}
-
 using Parts = std::vector<std::shared_ptr<const data::Rows>>;
 
 std::shared_ptr<const data::Rows> joined(Parts parts) {
@@ -402,15 +360,21 @@ std::shared_ptr<const data::Rows> open_entry(const Config& config, const Dataset
   return joined(std::move(parts));
 }
 
-// What eval_dataset_path stands for.
-Parts open_evaluation(const Config& config, Opener& opener, TrainingData& result) {
-  constexpr const char* kKey = "eval_dataset_path";
+struct HeldOutSet {
+  std::string name;
   Parts parts;
-  for (const fs::path& path : data_paths(config.eval_dataset_path, config.eval_split)) {
+};
+
+// What an entry of eval_dataset_path stands for.
+HeldOutSet open_set(const Config& config, const EvalDataset& set, Opener& opener,
+                    TrainingData& result) {
+  constexpr const char* kKey = "eval_dataset_path";
+  HeldOutSet held_out{set.name, {}};
+  for (const fs::path& path : data_paths(set.path, config.eval_split)) {
     const SharedFile& file = result.files.emplace_back(opener.file(kKey, path));
-    parts.push_back(opener.rows(kKey, file, path, data::WindowRows::Remainder::padded));
+    held_out.parts.push_back(opener.rows(kKey, file, path, data::WindowRows::Remainder::padded));
   }
-  return parts;
+  return held_out;
 }
 
 data::BatchSchema of_others(data::BatchSchema schema) {
@@ -421,23 +385,34 @@ data::BatchSchema of_others(data::BatchSchema schema) {
 void open_validation(const Config& config, const data::BatchSchema& schema, const data::Rank& rank,
                      Parts held_out, Opener& opener, TrainingData& result) {
   const std::vector<SharedFile> trained = result.files;
-  if (config.eval_fraction == 0) held_out = open_evaluation(config, opener, result);
-  if (held_out.empty())
-    throw DataError(location(config, "eval_fraction") +
-                    fmt::format(": found {}, which holds out none of the documents; expected more",
-                                config.eval_fraction));
-  std::shared_ptr<const data::Rows> rows = joined(std::move(held_out));
+  std::vector<HeldOutSet> sets;
+  if (config.eval_fraction > 0) {
+    if (held_out.empty())
+      throw DataError(
+          location(config, "eval_fraction") +
+          fmt::format(": found {}, which holds out none of the documents; expected more",
+                      config.eval_fraction));
+    sets.push_back({"", std::move(held_out)});
+  }
+  for (const EvalDataset& set : named_eval_datasets(config))
+    sets.push_back(open_set(config, set, opener, result));
   const data::BatchShape shape = schema.shape;
-  result.validation_batches = data::sequential_batch_count(*rows, shape, rank.world_size);
-  if (config.eval_steps)
-    result.validation_batches = std::min(result.validation_batches, *config.eval_steps);
-  const data::EvaluatedRows evaluated{
-      .rows = rows,
-      .count = std::min(rows->count(), result.validation_batches * shape.rows * rank.world_size),
-      .length = shape.length};
-  result.validation = data::sequential_batches(rows, schema, rank);
-  if (schema.counted == data::Counted::answers)
-    result.validation_of_others = data::sequential_batches(rows, of_others(schema), rank);
+  std::vector<data::EvaluatedRows> evaluated;
+  for (HeldOutSet& set : sets) {
+    std::shared_ptr<const data::Rows> rows = joined(std::move(set.parts));
+    int64_t count = data::sequential_batch_count(*rows, shape, rank.world_size);
+    if (config.eval_steps) count = std::min(count, *config.eval_steps);
+    evaluated.push_back({.rows = rows,
+                         .count = std::min(rows->count(), count * shape.rows * rank.world_size),
+                         .length = shape.length});
+    ValidationSet& opened = result.validation.emplace_back();
+    opened = {.name = set.name,
+              .batches = data::sequential_batches(rows, schema, rank),
+              .of_others = {},
+              .count = count};
+    if (schema.counted == data::Counted::answers)
+      opened.of_others = data::sequential_batches(rows, of_others(schema), rank);
+  }
   if (schema.counted != data::Counted::targets) return;
   int32_t vocab_size = 0;
   for (const SharedFile& one : result.files) vocab_size = std::max(vocab_size, one->vocab_size());
@@ -477,9 +452,12 @@ TrainingData open_data(const Config& config, const data::BatchSchema& schema, co
   if (evaluates(config)) open_validation(config, schema, rank, std::move(held_out), opener, result);
   result.chat_template = opener.used_template();
   require_use_of_template(config, result.chat_template.has_value());
-  if (samples(config))
-    result.sample_prompt =
-        sample_prompt(config, *result.files.front(), *result.tokenizer, result.chat_template);
+  if (samples(config)) {
+    const PromptWriter writer(config, *result.files.front(), *result.tokenizer,
+                              result.chat_template);
+    result.sample_prompt = writer.sample_prompt();
+    if (samples_prompts(config)) result.eval_prompts = writer.eval_prompts();
+  }
   return result;
 }
 

@@ -13,22 +13,31 @@
 #include "data/tokenizers/tokenizer.h"
 #include "trainer/config/config.h"
 #include "trainer/decoding/prompt.h"
+#include "trainer/run/prompt_writer.h"
 
 namespace longshore::trainer {
+
+// Text that is held out, and evaluated by itself.
+struct ValidationSet {
+  std::string name;  // "" of one alone that was given none
+  data::BatchSource batches;
+  data::BatchSource of_others;  // the same with Answers::of_others; where answers are counted
+  int64_t count = 0;            // of these batches, that are evaluated
+};
 
 struct TrainingData {
   data::BatchSource training;
   // The same rows with Answers::of_others; where answers are counted.
-  data::BatchSource training_of_others, validation_of_others;
+  data::BatchSource training_of_others;
   int64_t steps = 0;  // that a run on it takes: num_epoch's, or the config's
   std::vector<std::shared_ptr<const data::TokenFile>> files;  // of training, then of validation
   std::vector<std::string> identity;  // of each file to train on: its tokens and its weight
-  data::BatchSource validation;       // where there is text held out
-  int64_t validation_batches = 0;
-  std::optional<double> unigram_loss;          // of such, where targets are counted
+  std::vector<ValidationSet> validation;
+  std::optional<double> unigram_loss;  // of all these sets together, where targets are counted
   std::unique_ptr<data::Tokenizer> tokenizer;  // where text is read or sampled, or tokens are added
   std::optional<data::ChatTemplate> chat_template;  // where one has written any of it
   Prompt sample_prompt;                             // where text is sampled
+  std::vector<EvalPrompt> eval_prompts;             // of eval_prompts_path
 };
 
 // Opens the data of the process `rank`, in batches of the schema: pairs of answers where it counts

@@ -52,6 +52,9 @@ class Decoding {
   // its batch inputs that `prompt`, of one row, has, and `blocks`.
   std::vector<float> append_prompt(const data::Batch& prompt, offload::Ledger& ledger);
 
+  // Begins another text in the place of this one.
+  void restart() { length_ = 0; }
+
   int64_t length() const { return length_; }  // of the text so far
   int64_t room() const { return plans_.capacity - length_; }
 

@@ -11,11 +11,11 @@ namespace longshore::trainer {
 StepResult StepRecorder::run(TrainStep& train, int64_t step,
                              std::chrono::steady_clock::time_point start,
                              const std::vector<data::Batch>& batch, const StepScalars& scalars,
-                             offload::Ledger& ledger) {
-  if (step < first_ || step >= first_ + count_) return train.run(batch, scalars, ledger);
+                             const std::vector<data::Batch>& of_others, offload::Ledger& ledger) {
+  if (step < first_ || step >= first_ + count_) return train.run(batch, scalars, ledger, of_others);
   if (steps_.empty()) begin_ = start;
   steps_.push_back({.step = step, .begin = seconds_since(begin_), .events = {}});
-  return train.record(batch, scalars, ledger, steps_.back().events);
+  return train.record(batch, scalars, ledger, steps_.back().events, of_others);
 }
 
 std::string StepRecorder::write(const StepPlans& plans, const std::filesystem::path& path) const {

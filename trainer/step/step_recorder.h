@@ -20,7 +20,7 @@ class StepRecorder {
   // Runs step number `step`, which began with asking for its batch at `start`.
   StepResult run(TrainStep& train, int64_t step, std::chrono::steady_clock::time_point start,
                  const std::vector<data::Batch>& batch, const StepScalars& scalars,
-                 offload::Ledger& ledger);
+                 const std::vector<data::Batch>& of_others, offload::Ledger& ledger);
 
   // Whether `step` was the last to be recorded.
   bool ends_with(int64_t step) const { return count_ > 0 && step == first_ + count_ - 1; }

@@ -162,6 +162,22 @@ std::optional<StepOptions> keeping_all_in_less(const RunSpec& spec, const models
   return keeping;
 }
 
+// A prompt may be long, and there may be many: of some tokens at a time weights are read once.
+std::vector<int64_t> prefill_lengths(const Config& config) {
+  constexpr int64_t kTokens = 64;
+  if (!samples_prompts(config)) return {};
+  return {std::min(kTokens, sample_capacity(config))};
+}
+
+// Whether there may be saves while there are steps to come.
+bool saves_on_the_way(const Config& config) {
+  const bool saves_best =
+      config.keep_best != KeepBest::none && config.eval_interval.value_or(0) < config.steps;
+  const bool saves_each_period =
+      config.checkpoint_period > 0 && config.checkpoint_period < config.steps;
+  return saves_best || saves_each_period;
+}
+
 // Nothing drops out of what is only evaluated.
 Config without_dropout(Config config) {
   config.lora_dropout = 0;
@@ -269,12 +285,12 @@ TrainingPlans plan_training(const RunSpec& spec, int64_t rank) {
         plan_forward(make_model(without_dropout(config), target), plans.layout, "evaluate",
                      transfers, target, offload::Carries::internal, plans.options.micro_batches);
   if (samples(config))
-    plans.sample = plan_decoding(decoder_config(config, target), plans.layout,
-                                 sample_capacity(config), {}, transfers, target);
+    plans.sample =
+        plan_decoding(decoder_config(config, target), plans.layout, sample_capacity(config),
+                      prefill_lengths(config), transfers, target);
   plans.writes_checkpoints = config.enable_checkpointing && rank == 0 && !is_toy(config);
   plans.has_snapshot = config.enable_checkpointing && config.async_checkpointing &&
-                       config.checkpoint_period > 0 && config.checkpoint_period < config.steps &&
-                       !given_arguments(plans.layout).empty();
+                       saves_on_the_way(config) && !given_arguments(plans.layout).empty();
   if (config.use_multimodal)
     plans.read_batch_bytes =
         (data::PrefetchedBatches::kReadyBatches + config.gradient_accumulation_steps) *

@@ -56,6 +56,10 @@ std::unique_ptr<offload::Executable> TrainingSession::executable(const offload::
   return std::make_unique<offload::Executable>(plan, backend_, arguments_, arenas_);
 }
 
+std::unique_ptr<StepInputs> TrainingSession::inputs(const StepPlans& plans) {
+  return std::make_unique<StepInputs>(plans, backend_, arguments_, arenas_);
+}
+
 std::unique_ptr<Decoding> TrainingSession::decoding(const DecodingPlans& plans) {
   return std::make_unique<Decoding>(plans, backend_, arguments_, arenas_);
 }

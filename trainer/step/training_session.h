@@ -39,6 +39,7 @@ class TrainingSession {
   offload::Ledger& ledger() { return ledger_; }
   // For another of the plans, in the same memory.
   std::unique_ptr<offload::Executable> executable(const offload::Plan& plan);
+  std::unique_ptr<StepInputs> inputs(const StepPlans& plans);
   std::unique_ptr<Decoding> decoding(const DecodingPlans& plans);
 
   // Measured between steps: arguments by the ledger, arenas as allocated.

@@ -37,13 +37,26 @@ std::optional<models::DecoderConfig> turned_as(const Config& config) {
 
 }  // namespace
 
+fs::path run_directory(const fs::path& run) {
+  if (fs::exists(run / kConfigFile)) return run;
+  fs::path given = fs::absolute(run).lexically_normal();
+  if (!given.has_filename()) given = given.parent_path();  // "runs/a/best/"
+  if (fs::exists(given)) {
+    const fs::path checkpoints =
+        fs::canonical(folder_inside(given.parent_path(), given.filename().string())).parent_path();
+    if (checkpoints.filename() == kCheckpointsFolder &&
+        fs::exists(checkpoints.parent_path() / kConfigFile))
+      return checkpoints.parent_path();
+  }
+  throw ConfigError("--run: found " + path_text(run) + ", expected a run directory, which has " +
+                    kConfigFile + ", or a checkpoint in one");
+}
+
 RunWeights weights_of_run(const fs::path& run) {
-  if (!fs::exists(run / kConfigFile))
-    throw ConfigError("--run: found " + path_text(run) + ", expected a run directory, which has " +
-                      kConfigFile);
-  require_regular_file(run / kConfigFile);
+  const fs::path config_file = run_directory(run) / kConfigFile;
+  require_regular_file(config_file);
   const Config config =
-      with_added_tokens(load_config(run / kConfigFile, {}, default_configs_directory()));
+      with_added_tokens(load_config(config_file, {}, default_configs_directory()));
   const fs::path model = part(run, kModelFolder), adapter = part(run, kAdapterFolder);
   if (!model.empty()) {
     data::ChatTemplateChoice chat_template = chat_template_choice(config);
@@ -63,7 +76,7 @@ RunWeights weights_of_run(const fs::path& run) {
     throw DataError(path_text(run) +
                     ": found neither model/ nor adapter/, expected a run that has saved");
   if (config.load_parameters_path.empty())
-    throw DataError(path_text(run / kConfigFile) +
+    throw DataError(path_text(config_file) +
                     ": load_parameters_path: found nothing, expected the folder of the weights "
                     "that the adapter is for");
   return {.model = config.load_parameters_path,

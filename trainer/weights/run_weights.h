@@ -30,9 +30,14 @@ struct RunWeights {
   data::AddBosEos add_bos_eos = data::AddBosEos::missing;  // around the texts that it trained on
 };
 
-// model/ of the run, with adapter/ where it has both; or adapter/, and the folder that the run
-// began from. Throws a ConfigError where `run` is no run's directory, and a DataError where it has
-// saved neither.
+// The directory of the run, where `run` is that, or a checkpoint in it, such as what its link
+// `best` leads to. Throws a ConfigError where it is neither, a DataError for a link that leads out
+// of the run.
+std::filesystem::path run_directory(const std::filesystem::path& run);
+
+// model/ of the run, or of a checkpoint in it, with adapter/ where it has both; or adapter/, and
+// the folder that the run began from. Throws as run_directory() does, and a DataError where neither
+// was saved.
 RunWeights weights_of_run(const std::filesystem::path& run);
 
 }  // namespace longshore::trainer

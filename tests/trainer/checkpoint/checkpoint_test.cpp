@@ -147,6 +147,10 @@ TEST(OldCheckpoints, AreRemovedButTheNewest) {
   fs::create_directory(folder / "20261126");  // somebody's, and none of a later step
   remove_old_checkpoints(folder / "", 2);
   EXPECT_EQ(names(folder / ""), (std::vector<std::string>{"00000012", "00000040", "20261126"}));
+  remove_old_checkpoints(folder / "", 1, "elsewhere/00000012");
+  EXPECT_EQ(names(folder / ""), (std::vector<std::string>{"00000012", "00000040", "20261126"}));
+  remove_old_checkpoints(folder / "", 1);
+  EXPECT_EQ(names(folder / ""), (std::vector<std::string>{"00000040", "20261126"}));
 }
 
 // Of a run's folder, with links into it; what is no checkpoint's part is not known.

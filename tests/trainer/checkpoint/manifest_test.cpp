@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <tuple>
 
 #include "base/error.h"
 #include "tests/data/temporary_folder.h"
@@ -24,6 +25,11 @@ Manifest sample() {
           .seed = 7,
           .batches = 24,
           .clipping_norm = 0.1234567890123456,
+          .best = BestSoFar{.metric = "validation_loss",
+                            .evaluated = 10,
+                            .step = 8,
+                            .value = 2.8333333333333335,
+                            .without_improvement = 1},
           .data = {"abc", "def x 0.5"},
           .frozen_weights = "",
           .config = {{"learning_rate", "0.001"}, {"run_name", "\"a \\\"b\\\"\""}},
@@ -34,6 +40,7 @@ TEST(Manifest, ReadsBackWhatWasWritten) {
   EXPECT_EQ(parse_manifest(manifest_text(sample())), sample());
   Manifest without = sample();
   without.clipping_norm.reset();  // as it is in most
+  without.best.reset();
   EXPECT_EQ(parse_manifest(manifest_text(without)), without);
 }
 
@@ -68,8 +75,34 @@ TEST(Manifest, NumbersAreWithinWhatARunCanHave) {
   EXPECT_EQ(fault([](Manifest& m) { m.clipping_norm = -1; }),
             "clipping_norm: found -1.000000, expected at least 0");
   EXPECT_NE(fault([](Manifest& m) { m.clipping_norm = NAN; }), "");
+  EXPECT_EQ(fault([](Manifest& m) { m.best->evaluated = 13; }),
+            "best: evaluated: found 13, expected 0 to 12");
+  EXPECT_EQ(fault([](Manifest& m) { m.best->step = 11; }),
+            "best: step: found 11, expected 0 to 10");
+  EXPECT_EQ(fault([](Manifest& m) { m.best->without_improvement = -1; }),
+            "best: without_improvement: found -1, expected 0 to 10");
+  EXPECT_NE(fault([](Manifest& m) { m.best->value = NAN; }), "");
   EXPECT_EQ(fault([](Manifest& m) { m.files[0].bytes = -1; }),
             "files: model/config.json: bytes: found -1, expected 0 to 9223372036854775807");
+}
+
+// As transformers' EarlyStoppingCallback counts.
+TEST(BestSoFar, ImprovesByMoreThanTheThreshold) {
+  BestSoFar best;
+  const auto noted = [&](int64_t steps, double value) {
+    const bool is_best = note(best, steps, value, 0.5);
+    return std::tuple(is_best, best.step, best.without_improvement);
+  };
+  EXPECT_EQ(noted(1, NAN), std::tuple(false, 0, 1));
+  EXPECT_EQ(noted(2, INFINITY), std::tuple(false, 0, 2));
+  EXPECT_EQ(noted(3, 4), std::tuple(true, 3, 0));
+  EXPECT_EQ(noted(3, 1), std::tuple(false, 3, 0));  // it is known
+  EXPECT_EQ(noted(4, 4), std::tuple(false, 3, 1));
+  EXPECT_EQ(noted(5, 3.75), std::tuple(true, 5, 2));
+  EXPECT_EQ(noted(6, 3.25), std::tuple(true, 6, 3));  // by no more than 0.5
+  EXPECT_EQ(noted(7, NAN), std::tuple(false, 6, 4));
+  EXPECT_EQ(noted(8, 2.5), std::tuple(true, 8, 0));
+  EXPECT_EQ(best.value, 2.5);
 }
 
 // JSON's integers may be larger than ours, and would be others there.

@@ -549,7 +549,8 @@ TEST_F(ConfigTest, PathsAreRelativeToWhereTheyAreWritten) {
   ASSERT_EQ(config.dataset_path.size(), 1u);
   EXPECT_EQ(config.dataset_path[0].path, root / ".data/a.tokens");
   EXPECT_EQ(config.tokenizer_path, "/t");
-  EXPECT_EQ(config.eval_dataset_path, fs::current_path() / "b.tokens");
+  EXPECT_EQ(config.eval_dataset_path,
+            (std::vector<EvalDataset>{{"", fs::current_path() / "b.tokens"}}));
   EXPECT_EQ(config.base_output_directory, root / "runs") << "the default, too, is absolute";
   EXPECT_TRUE(load_text(kModelLines + "dataset_path: a\n", {"dataset_path="}).dataset_path.empty());
   // A profile has a name or a path.
@@ -672,8 +673,34 @@ TEST_F(ConfigTest, ContradictionsNameBothKeysAndTheirOrigins) {
                 "dataset_path: a.jsonl, b.txt\ntokenizer_path: t\nchat_template: gemma\n"
                 "skip_bad_lines: true\npacking: false\nexcess_length_strategy: skip\n"));
   EXPECT_EQ(fault("eval_interval: 5\n"),
-            "default eval_dataset_path: found \"\", expected a path, for eval_interval = 5 "
+            "default eval_dataset_path: found [], expected a path, for eval_interval = 5 "
             "(configs/test.yml:12)");
+  EXPECT_NO_THROW(load_text(kModelLines + tokens +
+                            "eval_interval: 5\ntokenizer_path: t\nsample_tokens: 5\n"
+                            "eval_prompts_path: a.txt\n"));
+  EXPECT_EQ(fault("eval_prompts_path: /a.txt\n"),
+            "default sample_tokens: found 0, expected more than 0, for eval_prompts_path = "
+            "\"/a.txt\" (configs/test.yml:12); nearest: 64");
+  EXPECT_THAT(fault("eval_prompts_path: /a.tokens\nsample_tokens: 5\n"),
+              HasSubstr("expected a file of records, such as .jsonl, with prompt or messages"));
+  EXPECT_EQ(fault("keep_best: validation_loss\neval_interval: 5\n").substr(0, 97),
+            "default eval_dataset_path: found [], expected a path, for eval_interval = 5 "
+            "(configs/test.yml:13)");
+  EXPECT_EQ(fault("keep_best: validation_loss\n"),
+            "configs/test.yml:12 keep_best: found validation_loss, expected none without "
+            "validation text; nearest: eval_dataset_path or eval_fraction, with dataset_type "
+            "documents or tokens");
+  const std::string evaluated = tokens + "eval_dataset_path: b.tokens\n";
+  EXPECT_EQ(fault(evaluated + "early_stopping_patience: 3\n"),
+            "default eval_interval: found -1, expected a number of steps, for "
+            "early_stopping_patience = 3 (configs/test.yml:15); nearest: 10");
+  EXPECT_EQ(fault(evaluated + "eval_interval: 5\nkeep_best: validation_loss\n"
+                              "enable_checkpointing: false\n"),
+            "configs/test.yml:16 keep_best: found validation_loss, expected none with "
+            "enable_checkpointing = false (configs/test.yml:17): nothing is saved");
+  EXPECT_NO_THROW(load_text(kModelLines + evaluated +
+                            "eval_interval: 5\nearly_stopping_patience: 3\n"
+                            "enable_checkpointing: false\n"));
   EXPECT_EQ(fault("sample_tokens: 5\n"),
             "default tokenizer_path: found \"\", expected a path, for sample_tokens = 5 "
             "(configs/test.yml:12)");

@@ -9,6 +9,7 @@
 
 #include "tests/trainer/config/config_fixture.h"
 #include "trainer/config/config_text.h"
+#include "trainer/config/eval_datasets.h"
 #include "trainer/config/load_config.h"
 #include "trainer/config/validate.h"
 
@@ -65,6 +66,11 @@ std::vector<std::string> edge_values(const Key& key) {
   if (std::holds_alternative<DatasetKey>(key.kind)) {
     return {"", "a.jsonl", "a.jsonl:0.7, b.tokens:3",
             "['with, comma:1e-3', \"/with:colon\", 'with:0.5:1']",
+            "# 'it''s' \"so\": {a} caf\u00e9"};
+  }
+  if (std::holds_alternative<EvalDatasetKey>(key.kind)) {
+    return {"", "a.jsonl", "wiki=a.jsonl, code=b.tokens.gz, c.tokens",
+            "['a, b=with, comma', \"/with=sign\", 'a=with=sign']",
             "# 'it''s' \"so\": {a} caf\u00e9"};
   }
   return choices(key);
@@ -141,7 +147,8 @@ TEST_F(KeyValuesTest, EveryKeyRefusesWhatItDoesNotExpect) {
       wrong.push_back("\"nul \\0\"");
     }
     auto* list = std::get_if<ListKey>(&key.kind);
-    if (list || std::holds_alternative<DatasetKey>(key.kind)) {
+    if (list || std::holds_alternative<DatasetKey>(key.kind) ||
+        std::holds_alternative<EvalDatasetKey>(key.kind)) {
       std::erase(wrong, "[1, 2]");
       std::erase(wrong, "\n  - 1");
       for (const char* value : {"[a, [b]]", "[a, {b: c}]", "[a, ~]", "[\"\"]", "[a, &b c]",
@@ -265,6 +272,37 @@ TEST_F(KeyValuesTest, DatasetsHaveWeightsBehindAColon) {
     EXPECT_TRUE(message.starts_with("configs/test.yml:12 dataset_path: found ")) << message;
     EXPECT_THAT(message, HasSubstr("with or without weights above 0"));
   }
+}
+
+TEST_F(KeyValuesTest, EvalDatasetsHaveNamesBeforeAnEqualsSign) {
+  using Sets = std::vector<std::pair<std::string, std::string>>;
+  const auto sets_of = [&](const Config& config) {
+    Sets sets;
+    for (const EvalDataset& set : named_eval_datasets(config))
+      sets.emplace_back(set.name, set.path.lexically_relative(root).string());
+    return sets;
+  };
+  const auto sets = [&](const std::string& value) {
+    return sets_of(load_text(kModelLines + "eval_dataset_path: " + value + "\n"));
+  };
+  EXPECT_EQ(sets("a.jsonl"), (Sets{{"", "a.jsonl"}}));
+  EXPECT_EQ(sets("wiki=a.jsonl"), (Sets{{"wiki", "a.jsonl"}}));
+  EXPECT_EQ(sets("wiki=a.jsonl, x/b.jsonl.gz, c/"),
+            (Sets{{"wiki", "a.jsonl"}, {"b", "x/b.jsonl.gz"}, {"c", "c/"}}));
+  EXPECT_EQ(sets("./a=1.jsonl"), (Sets{{"", "a=1.jsonl"}}));
+  EXPECT_EQ(sets("['a b, c=d=e', f]"), (Sets{{"a b, c", "d=e"}, {"f", "f"}}));
+  EXPECT_EQ(sets("[]"), Sets{});
+  for (const std::string value : {"=a", "a=", "[a, '']", "['a\u202eb=c']", "\"x\\x1b=c\""})
+    EXPECT_THAT(error("eval_dataset_path: " + value + "\n"),
+                HasSubstr("expected a path, or a list of at most 100: [wiki=a.jsonl, "))
+        << value;
+  EXPECT_THAT(error("eval_dataset_path: " + std::string(65, 'x') + "=a\n"),
+              HasSubstr("names of at most 64 bytes"));
+  EXPECT_THAT(error("eval_dataset_path: /x/a.jsonl, /y/a.csv\n"),
+              HasSubstr("configs/test.yml:12 eval_dataset_path: found /x/a.jsonl and /y/a.csv, "
+                        "both called \"a\"; expected different names; nearest: NAME=/y/a.csv"));
+  EXPECT_THAT(error("eval_dataset_path: ['/x/a\tb', c]\n"),
+              HasSubstr("whose name cannot be that of a set; expected a name before it"));
 }
 
 TEST_F(KeyValuesTest, LabelKeysFillTheCustomPolicy) {

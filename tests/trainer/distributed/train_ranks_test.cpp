@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/atomic_file.h"
@@ -99,6 +100,33 @@ TEST_F(TrainRanks, EvaluateWhatOneEvaluates) {
       EXPECT_EQ(found_unigram, unigram_loss) << settings << ", " << ranks;
     }
   }
+}
+
+// They stop at the same step, and the first keeps the best.
+TEST_F(TrainRanks, AgreeOnTheBestAndOnAnEarlyStop) {
+  fs::create_directories(output_);
+  const std::string tokens = (output_ / "text.tokens").string();
+  data::TokenFileWriter writer(tokens, 61, 0);
+  for (int32_t i = 0; i < 100; ++i) writer.append(std::vector(9, i * i % 61));
+  writer.finish();
+  std::string text = command("early", 2,
+                             "steps=40 learning_rate=1 eval_interval=1 keep_best=validation_loss "
+                             "early_stopping_patience=2 eval_steps=1");
+  const std::string without = "dataset_type=synthetic eval_dataset_path= ";
+  text.replace(text.find(without), without.size(),
+               "dataset_type=tokens dataset_path=" + tokens + " eval_dataset_path=" + tokens + " ");
+  const ProgramResult result = run_program(mpirun(2) + text);
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("no better for 2 evaluations"));
+  const fs::path run = output_ / "early";
+  const auto best = nlohmann::json::parse(std::ifstream(run / "summary.json")).at("best");
+  std::map<double, int64_t> steps;  // by their losses
+  std::ifstream file(run / "metrics.jsonl");
+  for (std::string line; std::getline(file, line);)
+    if (const auto record = nlohmann::json::parse(line); record.contains("validation_loss"))
+      steps.emplace(record["validation_loss"], record["step"].get<int64_t>() + 1);
+  EXPECT_EQ(best.at("steps"), steps.begin()->second);
+  EXPECT_EQ(open_checkpoint(run / "best").manifest.step, steps.begin()->second);
 }
 
 // By what plan says of the same mesh.

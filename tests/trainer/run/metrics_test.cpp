@@ -58,7 +58,7 @@ TEST(MetricsFile, KeepsWhatWasBeforeTheStepThatARunGoesOnFrom) {
     for (int64_t step = 0; step < 4; ++step) {
       file.write({.step = step});
       if (step % 2 == 0) continue;
-      file.write_validation(step, 2.5 + 1 / 3.0);
+      file.write_validation(step, {.loss = 2.5 + 1 / 3.0, .sets = {}});
     }
     EXPECT_EQ(records(path), "0 1 1=2.8333333333333335 2 3 3=2.8333333333333335 ");
   }
@@ -68,16 +68,16 @@ TEST(MetricsFile, KeepsWhatWasBeforeTheStepThatARunGoesOnFrom) {
     MetricsFile file = file_at(path, 2, &kept);
     EXPECT_EQ(kept.size(), 2u);
     EXPECT_EQ(records(path), "0 1 1=2.8333333333333335 ");
-    EXPECT_TRUE(file.ends_with_validation());
+    EXPECT_EQ(file.last_validation_loss(), 2.5 + 1 / 3.0);
     // Evaluated again behind the step that it goes on from.
-    file.write_validation(1, 2.5 + 1 / 3.0);
+    file.write_validation(1, {.loss = 2.5 + 1 / 3.0, .sets = {}});
     file.write({.step = 2});
-    file.write_validation(2, NAN);
+    file.write_validation(2, {.loss = NAN, .sets = {}});
   }
   EXPECT_EQ(records(path), "0 1 1=2.8333333333333335 2 2=null ");
   MetricsFile file = file_at(path, 3);
   EXPECT_EQ(records(path), "0 1 1=2.8333333333333335 2 2=null ");
-  EXPECT_FALSE(file_at(path, 1).ends_with_validation());
+  EXPECT_FALSE(file_at(path, 1).last_validation_loss());
 }
 
 // Of somebody else's: not read as a whole, whatever there is in one line, nor looked for elsewhere.
@@ -266,7 +266,7 @@ TEST(MetricsFile, KeepsRecordsUntilThereIsRoomForThem) {
   file.sync();
   file.require_written();
   EXPECT_EQ(records(path), "0 1 2 ");
-  file.write_validation(2, 0.5);
+  file.write_validation(2, {.loss = 0.5, .sets = {}});
   EXPECT_EQ(records(path), "0 1 2 2=0.5 ");
   EXPECT_EQ(lines.size(), 1u);
 }

@@ -170,8 +170,8 @@ Evaluation evaluate_all(const Config& config) {
   Evaluation evaluation;
   models::Shape shape{config.per_device_batch_size, config.max_target_length,
                       config.model.vocabulary};
-  for (int64_t i = 0; i < data.validation_batches; ++i) {
-    data::Batch batch = data.validation(i);
+  for (int64_t i = 0; i < data.validation.at(0).count; ++i) {
+    data::Batch batch = data.validation.at(0).batches(i);
     write_batch(batch, arguments);
     executable.run(ledger);
     backend->synchronize();
@@ -305,8 +305,9 @@ TEST_F(TrainingDataTest, HoldsOutAPartByWhatDocumentsHold) {
     const Config read = config({"dataset_path=" + path, "packing=false", "per_device_batch_size=1",
                                 std::string("eval_fraction=") + fraction});
     const TrainingData data = open_silently(read);
-    const int64_t held = data.validation_batches;
-    return Parts{texts_of(data.training, 90 - held, 64), texts_of(data.validation, held, 64)};
+    const int64_t held = data.validation.at(0).count;
+    return Parts{texts_of(data.training, 90 - held, 64),
+                 texts_of(data.validation[0].batches, held, 64)};
   };
   const Parts of_one = parts(one, "0.2"), of_two = parts(two, "0.2");
   EXPECT_EQ(of_one.trained, of_two.trained);
@@ -340,7 +341,7 @@ TEST_F(TrainingDataTest, PlainTextInWindowsIsAsBefore) {
     for (int32_t token : tokenizer.encode(document)) stream.push_back(token);
     stream.push_back(tokenizer.eos_id());
   }
-  data::Batch batch = data.validation(0);
+  data::Batch batch = data.validation.at(0).batches(0);
   size_t targets = std::min<size_t>(stream.size() - 1, 12);
   for (size_t i = 0; i < targets; ++i) {
     EXPECT_EQ(batch["tokens"][i], stream[i]);
@@ -350,10 +351,10 @@ TEST_F(TrainingDataTest, PlainTextInWindowsIsAsBefore) {
   // All rows of 4 targets in batches of 3, or as many batches as are asked for.
   const auto all = static_cast<int64_t>((stream.size() - 1 + 11) / 12);
   ASSERT_GT(all, 1);
-  EXPECT_EQ(data.validation_batches, all);
+  EXPECT_EQ(data.validation[0].count, all);
   for (int64_t steps : {int64_t{1}, all + 1}) {
     windows.eval_steps = steps;
-    EXPECT_EQ(open_silently(windows).validation_batches, std::min(steps, all));
+    EXPECT_EQ(open_silently(windows).validation.at(0).count, std::min(steps, all));
   }
 }
 
@@ -384,6 +385,49 @@ TEST_F(TrainingDataTest, TheSampleBeginsAsDocumentsDo) {
   tuned.load_parameters_path = (folder_ / "").string();
   EXPECT_EQ(open_silently(tuned).sample_prompt.end_tokens,
             (std::vector<int32_t>{tokenizer.eos_id(), 5, 9}));
+}
+
+TEST_F(TrainingDataTest, PromptsOfAFileBeginAsTheSampleDoes) {
+  const std::string pairs = write_pairs("a.jsonl");
+  const auto open = [&](const std::filesystem::path& prompts,
+                        const std::vector<std::string>& more = {}) {
+    std::vector<std::string> all{"dataset_path=" + pairs, "sample_prompt=A ship", "sample_tokens=5",
+                                 "eval_prompts_path=" + prompts.string()};
+    all.insert(all.end(), more.begin(), more.end());
+    return open_silently(config(all));
+  };
+  const TrainingData data = open(folder_.write("p.txt", "A ship\n\nWait\n"));
+  ASSERT_EQ(data.eval_prompts.size(), 2u);
+  EXPECT_EQ(data.eval_prompts[0].prompt.tokens, data.sample_prompt.tokens);
+  EXPECT_EQ(data.eval_prompts[0].prompt.end_tokens, data.sample_prompt.end_tokens);
+  EXPECT_EQ(data.eval_prompts[1].record.json().dump(), R"({"prompt":"Wait"})");
+
+  const std::string chat = write_chat("good.jsonl");
+  const std::vector<std::string> templated{"tokenizer_path=" + kTokenizers + "bytelevel_bpe_qwen",
+                                           "dataset_path=" + chat, "chat_template=chatml",
+                                           "sample_prompt=Where?"};
+  const TrainingData asked = open(chat, templated);
+  ASSERT_EQ(asked.eval_prompts.size(), 1u);
+  EXPECT_EQ(asked.eval_prompts[0].prompt.tokens, asked.sample_prompt.tokens);
+
+  const auto refusal = [&](const std::string& name, const std::string& text) {
+    const std::filesystem::path path = folder_.write(name, text);
+    const std::string message = message_of<ConfigError>([&] { open(path); });
+    const std::string start = "command line eval_prompts_path: " + path.string() + ":";
+    EXPECT_TRUE(message.starts_with(start)) << message;
+    return message.substr(std::min(message.size(), start.size()));
+  };
+  EXPECT_EQ(refusal("none.jsonl", "\n"), " found no prompt, expected some");
+  EXPECT_EQ(refusal("chat.jsonl", R"({"messages": [{"role": "user", "content": "Where?"}]})"),
+            "1: found messages, expected a prompt that is a text: no chat template has written "
+            "what is trained on");
+  std::string boats;
+  for (int i = 0; i < 64; ++i) boats += " boats";
+  EXPECT_THAT(refusal("long.jsonl", "{\"prompt\": \"a\"}\n{\"prompt\": \"" + boats + "\"}"),
+              testing::AllOf(HasSubstr("2: found "),
+                             HasSubstr("tokens, expected at most 64, for max_target_length = 64")));
+  EXPECT_THAT(message_of<DataError>([&] { open(folder_.write("x.jsonl", "{}")); }),
+              HasSubstr("x.jsonl:1: expected prompt or messages, found neither"));
 }
 
 TEST_F(TrainingDataTest, ATemplateIsForMessages) {

@@ -48,7 +48,9 @@ int main(int argc, char** argv) {
       source
           ->add_option("--from", conversion.from, "a folder with config.json and safetensors files")
           ->check(CLI::ExistingDirectory);
-  source->add_option("--run", conversion.run, "a run directory with model/ or adapter/")
+  source
+      ->add_option("--run", conversion.run,
+                   "a run directory with model/ or adapter/, or its best, or a checkpoint in it")
       ->check(CLI::ExistingDirectory);
   source->require_option(1);
   app.add_option("--to", conversion.to, "the folder to write, which is new or empty")->required();

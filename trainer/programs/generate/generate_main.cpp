@@ -43,7 +43,8 @@ int main(int argc, char** argv) {
   CLI::Option* model = from->add_option("--model", request.model,
                                         "a folder with config.json, weights and a tokenizer")
                            ->check(CLI::ExistingDirectory);
-  from->add_option("--run", request.run, "a run directory with model/ or adapter/")
+  from->add_option("--run", request.run,
+                   "a run directory with model/ or adapter/, or its best, or a checkpoint in it")
       ->check(CLI::ExistingDirectory);
   from->require_option(1);
   app.add_option("--adapter", request.adapter,

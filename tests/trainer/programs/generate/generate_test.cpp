@@ -295,6 +295,28 @@ TEST(Generate, TakesAdaptersAndRuns) {
   of_run.run = run / "";
   EXPECT_EQ(text_of(of_run), text);
 
+  // Or a checkpoint of it, such as the best, but none elsewhere.
+  fs::create_directories(run / "checkpoints/00000002");
+  fs::copy(folder() / "adapter", run / "checkpoints/00000002/adapter");
+  fs::create_directory_symlink("checkpoints/00000002", run / "best");
+  for (const char* checkpoint : {"best", "best/", "checkpoints/00000002"}) {
+    of_run.run = run / checkpoint;
+    EXPECT_EQ(text_of(of_run), text) << checkpoint;
+  }
+  of_run.run = run / "checkpoints";
+  EXPECT_THAT(message_of<ConfigError>([&] { generate(of_run); }),
+              HasSubstr("expected a run directory, which has config.yml, or a checkpoint in one"));
+  TemporaryFolder other;
+  other.write("config.yml", data::read_file(run / "config.yml"));
+  fs::create_directories(other / "checkpoints");
+  fs::rename(run / "checkpoints/00000002", other / "checkpoints/00000002");
+  fs::remove(run / "best");
+  fs::create_directory_symlink(other / "checkpoints/00000002", run / "best");
+  of_run.run = run / "best";
+  EXPECT_THAT(message_of<DataError>([&] { generate(of_run); }),
+              HasSubstr("best: found a symbolic link that leads elsewhere"));
+  of_run.run = run / "";
+
   // Converted, it is one model.
   run.write("config.yml", data::read_file(run / "config.yml") + "tokenizer_path: " +
                               (folder() / "model").string() + "\nchat_template: llama2\n" +

@@ -1,0 +1,49 @@
+#include "trainer/run/validation.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "trainer/run/rewards.h"
+
+namespace longshore::trainer {
+namespace {
+
+std::string text_of_all(const Validation& validation) {
+  if (!std::isfinite(validation.loss))
+    return fmt::format("{}", without_sign_of_nan(validation.loss));
+  std::string text = fmt::format("{:.4f}", validation.loss);
+  if (validation.rewards) text += ", " + rewards_text(*validation.rewards);
+  if (!validation.unigram_loss) return text;
+  const double below = *validation.unigram_loss - validation.loss;
+  return text + fmt::format(", {:.2f} nats {} the unigram cross-entropy of {:.4f}", std::abs(below),
+                            below < 0 ? "above" : "below", *validation.unigram_loss);
+}
+
+}  // namespace
+
+double SetLoss::perplexity() const { return std::exp(loss); }
+
+std::string text(const Validation& validation) {
+  std::string text = text_of_all(validation), separator = "; ";
+  for (const SetLoss& set : validation.sets) {
+    text += fmt::format("{}{} {:.4f}", separator, set.name, without_sign_of_nan(set.loss));
+    if (!validation.rewards)
+      text += fmt::format(" (perplexity {:.4g})", without_sign_of_nan(set.perplexity()));
+    separator = ", ";
+  }
+  return text;
+}
+
+void add_to(nlohmann::ordered_json& record, const Validation& validation) {
+  record[kValidationLoss] = validation.loss;
+  for (const SetLoss& set : validation.sets) {
+    record["validation_losses"][set.name] = set.loss;
+    if (!validation.rewards) record["validation_perplexities"][set.name] = set.perplexity();
+  }
+  if (validation.rewards) add_to(record, *validation.rewards, "validation_");
+}
+
+}  // namespace longshore::trainer
