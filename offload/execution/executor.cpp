@@ -39,23 +39,29 @@ Executable::Executable(const Plan& plan, Backend& backend, const Address& addres
       int buffer = instruction.workspace.buffer;
       bound.workspace = {base[buffer], static_cast<size_t>(plan.buffers[buffer].bytes)};
     }
-    for (const Operand& operand : instruction.in) {
-      const int64_t stride = plan.buffers[operand.buffer].run_stride;
-      if (stride == 0) continue;
-      // What a kernel refers to must stay until the lanes are idle, and so could not be another
-      // part's in the next run.
-      if (instruction.op)
-        throw InternalError(plan.name + ": " + instruction.op->name + " reads " +
-                            plan.buffers[operand.buffer].name + ", expected a move");
-      part_moves_.push_back({i, base[operand.buffer] + operand.offset, stride});
-    }
+    auto add_part_moves = [&](const std::vector<Operand>& operands, bool is_output) {
+      for (const Operand& operand : operands) {
+        const int64_t stride = plan.buffers[operand.buffer].run_stride;
+        if (stride == 0) continue;
+        // What a kernel refers to must stay until the lanes are idle, and so could not be another
+        // part's in the next run.
+        if (instruction.op)
+          throw InternalError(plan.name + ": " + instruction.op->name + " reads or writes " +
+                              plan.buffers[operand.buffer].name + ", expected a move");
+        part_moves_.push_back({i, base[operand.buffer] + operand.offset, stride, is_output});
+      }
+    };
+    add_part_moves(instruction.in, false);
+    add_part_moves(instruction.out, true);
     bound_.push_back(std::move(bound));
   }
 }
 
 void Executable::run(Ledger& ledger, int64_t number) {
-  for (const PartMove& move : part_moves_)
-    bound_[move.instruction].in[0].data = move.first + number * move.stride;
+  for (const PartMove& move : part_moves_) {
+    BoundOperands& bound = bound_[move.instruction];
+    (move.is_output ? bound.out : bound.in)[0].data = move.first + number * move.stride;
+  }
   std::vector<bool> is_live(plan_.buffers.size());  // as entered in the ledger
   try {
     enqueue(ledger, is_live);

@@ -38,11 +38,12 @@ class Executable {
     std::vector<models::Ref> in, out;
     std::span<std::byte> workspace;
   };
-  // A move that reads another part of an argument in each run.
+  // A move that reads or writes another part of an argument in each run.
   struct PartMove {
     size_t instruction;
     std::byte* first;
     int64_t stride;  // bytes
+    bool is_output;
   };
 
   void enqueue(Ledger& ledger, std::vector<bool>& is_live);

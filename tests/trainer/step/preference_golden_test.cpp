@@ -2,7 +2,9 @@
 // reference, packing and micro-batches.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <map>
+#include <numeric>
 
 #include "offload/execution/arenas.h"
 #include "offload/execution/arguments.h"
@@ -104,7 +106,7 @@ Found run_step(const std::string& keys, const json& golden, int64_t pairs_of_row
           "\ngradient_accumulation_steps: " + std::to_string(micro_batches) + "\n",
       configs / "test.yml", {}, configs);
   const models::Target target = target_here();
-  TrainingPlans plans = plan_training(RunSpec(with_folders(config), target));
+  TrainingPlans plans = plan_training(RunSpec(config, target));
   plans.options.optimizer.reset();
   StepPlans step = plan_step(plans.model, plans.layout, plans.options, target);
   step.reference = plans.step.reference;
@@ -122,8 +124,36 @@ Found run_step(const std::string& keys, const json& golden, int64_t pairs_of_row
       batches_of(pairs_of(golden), schema, pairs_of_row, is_kto);
   std::vector<data::Batch> mismatched;
   if (is_kto) mismatched = batches_of(mismatched_of(golden), schema, pairs_of_row, true);
-  const StepResult result = session.step().run(batches, {}, session.ledger(), mismatched);
-  Found found{.loss = result.loss, .sft_loss = result.sft_loss, .rewards = *result.rewards};
+  double weights = 0, chosen_targets = 0;
+  for (const data::Batch& batch : batches) {
+    weights += static_cast<double>(batch.total_weights);
+    chosen_targets += static_cast<double>(batch.chosen_targets);
+  }
+  auto write = [&](const char* name, double value) {
+    const auto narrow = static_cast<float>(value);
+    if (session.arguments().has(offload::host_name(name)))
+      session.arguments().write(offload::host_name(name), &narrow, sizeof narrow);
+  };
+  write(offload::kLossGradient, 1 / weights);
+  write(offload::kSftLossGradient, 1 / chosen_targets);
+  const auto inputs = session.inputs(plans.step);
+  inputs->write(batches, mismatched, session.ledger());
+  std::vector<std::unique_ptr<offload::Executable>> passes;
+  for (const offload::PlanRuns& pass : plans.step.passes()) {
+    passes.push_back(session.executable(*pass.plan));
+    for (int64_t number = 0; number < pass.times; ++number)
+      passes.back()->run(session.ledger(), number);
+  }
+  backend->synchronize();
+  auto sum = [&](const char* name) {
+    float value = 0;
+    if (session.arguments().has(offload::host_name(name)))
+      session.arguments().read(offload::host_name(name), &value, sizeof value);
+    return static_cast<double>(value);
+  };
+  Found found{.sft_loss = sum(offload::kSftLoss) / chosen_targets,
+              .rewards = inputs->rewards(batches).value()};
+  found.loss = sum(offload::kLoss) / weights + found.sft_loss;
   for (const auto& [name, location] : plans.layout.by_name) {
     const offload::Bucket& bucket = plans.layout.bucket(location);
     const offload::Parameter& parameter = plans.layout.parameter(location);
@@ -186,8 +216,9 @@ TEST_P(Preferences, AreTrls) {
                                  way.micro_batches);
     const double loss = scalar(golden, std::string("loss.") + c.name);
     EXPECT_NEAR(found.loss / loss, 1, 2e-5);
-    if (std::string(c.name) == "orpo")
+    if (std::string(c.name) == "orpo") {
       EXPECT_NEAR(found.sft_loss / scalar(golden, "loss.orpo_nll"), 1, 2e-5);
+    }
     if (c.rewards) {
       const std::string kind = c.rewards;
       EXPECT_NEAR(found.rewards.margin(), mean(golden, "margins." + kind), 2e-5);
@@ -200,6 +231,8 @@ TEST_P(Preferences, AreTrls) {
       golden.expect(group + "." + name, gradient, golden.tolerance(group));
   }
 }
+
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
 INSTANTIATE_TEST_SUITE_P(Of, Preferences, testing::ValuesIn(kCases),
                          [](const auto& info) { return std::string(info.param.name); });

@@ -29,6 +29,7 @@
 #include "trainer/planner/advice/largest_that_fits.h"
 #include "trainer/planner/advice/plan_question.h"
 #include "trainer/planner/advice/plan_report.h"
+#include "trainer/planner/advice/reference_costs.h"
 #include "trainer/step/trace_file.h"
 #include "trainer/weights/folders_read.h"
 
@@ -269,7 +270,7 @@ void plan(Request& request) {
   if (plans.size() > 1) print(stdout, table(list, cost));
   if (plans.size() == 1 || request.explain)
     for (const PolicyPlan& one : plans) {
-      print(stdout, "\n" + details(one, cost));
+      print(stdout, "\n" + details(one, cost) + reference_costs(one));
       // Who asks for the largest batch that fits has said what is to change.
       if (plans.size() == 1 && hardware && request.advice &&
           !(request.question.changes_config() && one.room.fits())) {
