@@ -45,16 +45,16 @@ DocumentRows::DocumentRows(std::shared_ptr<const TokenFile> file,
     counts_.images += block.counts.images;
   }
   if (count_ == 0)
-    throw DataError("found nothing to train on in " + plural(counts_.documents, "document") + ": " +
-                    std::to_string(counts_.too_long) + " with more than the " +
-                    std::to_string(options.length + 1) + " tokens that a row of " +
-                    std::to_string(options.length) + " takes, " +
-                    (counts_.too_many_images == 0
-                         ? ""
-                         : std::to_string(counts_.too_many_images) + " with more than the " +
-                               std::to_string(options.images->images_per_row) +
-                               " images of a row (max_num_images_per_example), ") +
-                    std::to_string(counts_.untrained) + " with nothing to learn in it");
+    throw NoRowsError("found nothing to train on in " + plural(counts_.documents, "document") +
+                      ": " + std::to_string(counts_.too_long) + " with more than the " +
+                      std::to_string(options.length + 1) + " tokens that a row of " +
+                      std::to_string(options.length) + " takes, " +
+                      (counts_.too_many_images == 0
+                           ? ""
+                           : std::to_string(counts_.too_many_images) + " with more than the " +
+                                 std::to_string(options.images->images_per_row) +
+                                 " images of a row (max_num_images_per_example), ") +
+                      std::to_string(counts_.untrained) + " with nothing to learn in it");
 }
 
 void DocumentRows::read(int64_t index, const Row& into) const {

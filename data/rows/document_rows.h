@@ -62,8 +62,8 @@ class DocumentRows : public Rows {
     int64_t images = 0;           // in rows
   };
 
-  // Throws a DataError, without the file's name, when that does not know its documents or no row
-  // comes of them, and where it has images that nobody reads.
+  // Throws a DataError, without the file's name, when that does not know its documents, and where
+  // it has images that nobody reads; a NoRowsError where no row comes of them.
   DocumentRows(std::shared_ptr<const TokenFile> file, const DocumentRowsOptions& options);
 
   int64_t count() const override { return count_; }
