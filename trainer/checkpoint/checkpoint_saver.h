@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/checkpoint/snapshot.h"
@@ -31,6 +32,7 @@ struct SaveReport {
 struct SavePoint {
   int64_t step = 0;  // steps that are done
   std::optional<double> clipping_norm;
+  std::vector<data::ShardRecord> shards = {};
 };
 
 class CheckpointSaver {

@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "data/rows/streamed_rows.h"
+
 namespace longshore::trainer {
 
 struct SavedFile {
@@ -28,6 +30,7 @@ struct Manifest {
   int64_t batches = 0;                        // micro-batches that they have read
   std::optional<double> clipping_norm;        // TrainStep::clipping_norm()
   std::vector<std::string> data;              // TrainingData::identity
+  std::vector<data::ShardRecord> shards;      // shard_records(), of some of that
   std::string frozen_weights;                 // see frozen_weights_hash()
   std::map<std::string, std::string> config;  // all keys, with values as config.yml has them
   std::vector<SavedFile> files;

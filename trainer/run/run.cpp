@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 #include <filesystem>
 #include <memory>
 #include <new>
@@ -166,7 +167,9 @@ class Run {
   }
 
   SavePoint save_point(int64_t done) {
-    return {.step = done, .clipping_norm = session_->step().clipping_norm()};
+    return {.step = done,
+            .clipping_norm = session_->step().clipping_norm(),
+            .shards = shard_records(opened_.data)};
   }
 
   void enable_checkpoints(Manifest described) {
@@ -189,7 +192,7 @@ class Run {
 
   bool stops_before_training() {
     if (!stop_.is_asked()) return false;
-    console_.line(AgreedStop::reason() + ": stopped before the first step, with nothing to save");
+    console_.line(stop_.reason() + ": stopped before the first step, with nothing to save");
     return true;
   }
 
@@ -198,7 +201,10 @@ class Run {
     RunEvaluation evaluation(config_, plans_, opened_.data, backend_, *session_, world_);
     const int64_t first = opened_.first_step(), micro_batches = config_.gradient_accumulation_steps;
     data::PrefetchedBatches batches(opened_.data.training, first * micro_batches,
-                                    config_.steps * micro_batches);
+                                    config_.steps * micro_batches, [this] {
+                                      for (const auto& stream : opened_.data.streams)
+                                        stream->stop();
+                                    });
     if (world_.is_first())
       metrics_.emplace(
           directory() / kMetricsFile, first,
@@ -213,11 +219,15 @@ class Run {
     }
     begin_check_of_data();
     double training_seconds = 0;
+    if (first < config_.steps) {
+      fetch(batches, steps);
+      if (stops_before_training()) return require_batches();
+    }
     for (int64_t i = first; i < config_.steps; ++i) {
       const bool is_last = i + 1 == config_.steps;
       const bool is_evaluated = is_evaluated_after(i + 1, evaluation);
       const bool is_saved = checkpoints_.are_enabled() && is_due(i + 1, config_.checkpoint_period);
-      const StepMetrics step = steps.run(batches, i, is_last || is_evaluated || is_saved);
+      const StepMetrics step = steps.run(i, is_last || is_evaluated || is_saved);
       done_ = i + 1;
       all_steps_.add(step);
       own_steps_.add(step);
@@ -237,6 +247,7 @@ class Run {
         checkpoints_.save(save_point(i + 1));
       }
       if (is_evaluated && !stop_.is_asked()) validate_after(i + 1, evaluation);
+      if (!is_last) fetch(batches, steps);
       if (!is_last && stop_.is_asked()) {
         steps.end_recording();
         return stop(i + 1);
@@ -247,6 +258,17 @@ class Run {
     if (data_check_) data_check_->finish(StopSignal::is_there);
     checkpoints_.save_last(save_point(config_.steps));
     finish(training_seconds > 0 ? batches.seconds_waited() / training_seconds : 0, evaluation);
+  }
+
+  // What keeps one process from its next batch stops all of them, after the same step: what was
+  // trained is saved, and nobody waits for that process.
+  void fetch(data::PrefetchedBatches& batches, RunSteps& steps) {
+    try {
+      steps.fetch(batches);
+    } catch (const std::exception&) {
+      batch_failure_ = std::current_exception();
+      stop_.ask();
+    }
   }
 
   // Of several processes on a machine the first does it.
@@ -325,20 +347,31 @@ class Run {
   }
 
   void stop(int64_t done) {
-    if (!checkpoints_.are_enabled())
-      return console_.line(
+    if (!checkpoints_.are_enabled()) {
+      console_.line(
           fmt::format("{}: stopped after {}; nothing is saved, for enable_checkpointing is false",
-                      AgreedStop::reason(), plural(done, "step")));
+                      stop_.reason(), plural(done, "step")));
+      return require_batches();
+    }
     session_->step().flush(session_->ledger());
     sync_metrics();
     checkpoints_.save_last(save_point(done));
     checkpoints_.require_last();
-    console_.line(
-        fmt::format("{}: stopped after {} of {}, which are saved; the same command "
-                    "goes on from there, with run_name={}",
-                    AgreedStop::reason(), done, plural(config_.steps, "step"),
-                    path_text(directory().filename())));
+    console_.line(fmt::format(
+        "{}: stopped after {} of {}, which are saved; the same command "
+        "goes on from there, with run_name={}",
+        stop_.reason(), done, plural(config_.steps, "step"), path_text(directory().filename())));
     if (metrics_) metrics_->require_written();
+    require_batches();
+  }
+
+  // Throws, in every process, where one could not make a batch, unless it was told to stop while it
+  // made that. None ends before all have come here: with it, a launcher may end the others.
+  void require_batches() {
+    const bool has_failed = batch_failure_ && !StopSignal::is_there();
+    if (world_.sum(has_failed) == 0) return;
+    if (has_failed) std::rethrow_exception(batch_failure_);
+    throw Error("another process could not make a batch");
   }
 
   std::optional<Validation> evaluate(RunEvaluation& evaluation, int64_t step,
@@ -365,6 +398,7 @@ class Run {
   StepFigures all_steps_;  // of the first process: also those before the run was resumed
   StepFigures own_steps_;  // since this process began
   std::optional<MetricsFile> metrics_;  // of the first process
+  std::exception_ptr batch_failure_;    // of the step that would come next
   std::optional<TrainingSession> session_;
   std::optional<data::TokenFileCheck> data_check_;
   RunCheckpoints checkpoints_;

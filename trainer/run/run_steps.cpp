@@ -42,20 +42,23 @@ RunSteps::RunSteps(const PlannedRun& run, TrainingSession& session, RunCheckpoin
       recorder_(run.opened.first_step() + run.spec.config().skip_first_n_steps_for_profiler,
                 run.spec.config().profiler_steps) {}
 
-StepMetrics RunSteps::run(data::PrefetchedBatches& batches, int64_t i, bool is_flushed) {
-  const auto start = Clock::now();
+void RunSteps::fetch(data::PrefetchedBatches& batches) {
+  start_ = Clock::now();
   batch_.clear();
   for (int64_t m = 0; m < run_.spec.config().gradient_accumulation_steps; ++m)
     batch_.push_back(batches.next());
+}
+
+StepMetrics RunSteps::run(int64_t i, bool is_flushed) {
   int64_t weights = 0;
   for (const data::Batch& batch : batch_) weights += batch.total_weights;
   const StepScalars scalars{.learning_rate = learning_rate_schedule(run_.spec.config()).at(i),
                             .number = i + 1,
                             .total_weights = run_.world.sum(weights)};
   const StepResult result =
-      recorder_.run(session_.step(), i, start, batch_, scalars, session_.ledger());
+      recorder_.run(session_.step(), i, start_, batch_, scalars, session_.ledger());
   if (is_flushed) session_.step().flush(session_.ledger());
-  const double seconds = seconds_since(start);
+  const double seconds = seconds_since(start_);
   if (recorder_.ends_with(i)) write_trace();
   const StepMetrics metrics{.step = i,
                             .seconds = seconds,

@@ -2,6 +2,7 @@
 // about numbers that are not finite.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <vector>
 
@@ -22,8 +23,10 @@ class RunSteps {
   RunSteps(const PlannedRun& run, TrainingSession& session, RunCheckpoints& checkpoints,
            const Peak& peak);
 
-  // Step number `i`, of the next batches. A flushed one leaves parameters updated.
-  StepMetrics run(data::PrefetchedBatches& batches, int64_t i, bool is_flushed);
+  // Takes the batches of the next step, whose time begins with this. Throws what a batch threw.
+  void fetch(data::PrefetchedBatches& batches);
+  // Step number `i`, of the batches that were fetched. A flushed one leaves parameters updated.
+  StepMetrics run(int64_t i, bool is_flushed);
   // Throws Error where the step that was run last has numbers that are not finite, unless it was
   // skipped as on_non_finite says.
   void require_finite(const StepMetrics& metrics);
@@ -37,8 +40,9 @@ class RunSteps {
   TrainingSession& session_;
   RunCheckpoints& checkpoints_;
   const Peak peak_;
-  const double flops_;              // of a step
-  std::vector<data::Batch> batch_;  // of the step at hand, by micro-batch
+  const double flops_;                           // of a step
+  std::vector<data::Batch> batch_;               // of the step at hand, by micro-batch
+  std::chrono::steady_clock::time_point start_;  // of that
   NonFiniteSteps non_finite_;
   StepRecorder recorder_;
 };

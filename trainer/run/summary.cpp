@@ -47,9 +47,10 @@ Summary StepFigures::summary() const {
 std::string text(const Validation& validation) {
   if (!std::isfinite(validation.loss))
     return fmt::format("{}", without_sign_of_nan(validation.loss));
-  const double below = validation.unigram_loss - validation.loss;
+  if (!validation.unigram_loss) return fmt::format("{:.4f}", validation.loss);
+  const double below = *validation.unigram_loss - validation.loss;
   return fmt::format("{:.4f}, {:.2f} nats {} the unigram cross-entropy of {:.4f}", validation.loss,
-                     std::abs(below), below < 0 ? "above" : "below", validation.unigram_loss);
+                     std::abs(below), below < 0 ? "above" : "below", *validation.unigram_loss);
 }
 
 std::string text(const Summary& s) {
@@ -87,7 +88,8 @@ void write(const Summary& s, const std::filesystem::path& path) {
                        {"memory", json(s.memory)}};
   if (s.validation) {
     summary["validation_loss"] = s.validation->loss;
-    summary["validation_unigram_loss"] = s.validation->unigram_loss;
+    if (s.validation->unigram_loss)
+      summary["validation_unigram_loss"] = *s.validation->unigram_loss;
   }
   if (s.ranks)
     summary["ranks"] = {{"count", s.ranks->count},

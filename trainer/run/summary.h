@@ -13,10 +13,11 @@
 namespace longshore::trainer {
 
 struct Validation {
-  double loss = 0, unigram_loss = 0;  // nats a token
+  double loss = 0;  // nats a token, as the next
+  std::optional<double> unigram_loss = std::nullopt;
 };
 
-// "4.6735, 1.83 nats below the unigram cross-entropy of 6.4988"
+// "4.6735, 1.83 nats below the unigram cross-entropy of 6.4988", as far as that is known.
 std::string text(const Validation& validation);
 
 // All saves that succeeded in this process.
