@@ -221,7 +221,8 @@ class Run {
     double training_seconds = 0;
     if (first < config_.steps) {
       fetch(batches, steps);
-      if (stops_before_training()) return require_batches();
+      require_batches();
+      if (stops_before_training()) return;
     }
     for (int64_t i = first; i < config_.steps; ++i) {
       const bool is_last = i + 1 == config_.steps;
@@ -265,7 +266,8 @@ class Run {
   void fetch(data::PrefetchedBatches& batches, RunSteps& steps) {
     try {
       steps.fetch(batches);
-    } catch (const std::exception&) {
+    } catch (const std::exception& error) {
+      if (is_out_of_memory(error)) throw;  // which saving would want, too
       batch_failure_ = std::current_exception();
       stop_.ask();
     }
@@ -356,20 +358,21 @@ class Run {
     session_->step().flush(session_->ledger());
     sync_metrics();
     checkpoints_.save_last(save_point(done));
+    require_batches();
     checkpoints_.require_last();
     console_.line(fmt::format(
         "{}: stopped after {} of {}, which are saved; the same command "
         "goes on from there, with run_name={}",
         stop_.reason(), done, plural(config_.steps, "step"), path_text(directory().filename())));
     if (metrics_) metrics_->require_written();
-    require_batches();
   }
 
   // Throws, in every process, where one could not make a batch, unless it was told to stop while it
-  // made that. None ends before all have come here: with it, a launcher may end the others.
+  // made that. None ends before all have come here: a launcher might end the others with it.
   void require_batches() {
     const bool has_failed = batch_failure_ && !StopSignal::is_there();
     if (world_.sum(has_failed) == 0) return;
+    if (world_.is_first()) console_.line(checkpoints_.advice());
     if (has_failed) std::rethrow_exception(batch_failure_);
     throw Error("another process could not make a batch");
   }

@@ -92,7 +92,8 @@ TEST_F(StreamedRun, SavesWhatItDidBeforeABadFile) {
   const ProgramResult bad = train("a", "shuffle_window=1 steps=9");
   EXPECT_EQ(bad.exit_code, 1);
   EXPECT_THAT(bad.output, HasSubstr(shard(2).string() + ":7: no valid JSON at byte 1"));
-  EXPECT_THAT(bad.output, HasSubstr("a batch could not be made: stopped after 6 of 9 steps"));
+  EXPECT_THAT(bad.output, HasSubstr("The last checkpoint is whole, and the run goes on from it: " +
+                                    (run("a") / "checkpoints/00000006").string()));
   const ProgramResult skipping = train("a", "shuffle_window=1 steps=9 skip_bad_lines=true");
   ASSERT_EQ(skipping.exit_code, 0) << skipping.output;
   EXPECT_THAT(skipping.output, HasSubstr("after 6 steps"));
@@ -106,6 +107,14 @@ TEST_F(StreamedRun, SavesWhatItDidBeforeABadFile) {
   EXPECT_EQ(first.exit_code, 1);
   EXPECT_THAT(first.output, HasSubstr(shard(0).string() + ":7: no valid JSON"));
   EXPECT_FALSE(fs::exists(run("c") / kCheckpointsFolder));
+  // A fault of the config stays one.
+  std::ofstream(shard(0)) << R"({"prompt": "the", "completion": " boats"})";
+  std::string tokens = command("d", "shuffle_window=1 steps=9");
+  const std::string documents = "dataset_type=documents packing=false";
+  const ProgramResult config =
+      run_program(tokens.replace(tokens.find(documents), documents.size(), "dataset_type=tokens"));
+  EXPECT_EQ(config.exit_code, 2);
+  EXPECT_THAT(config.output, HasSubstr("expected dataset_type=documents"));
 }
 
 TEST_F(StreamedRun, RefusesFilesThatWereChanged) {
