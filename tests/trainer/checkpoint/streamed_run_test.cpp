@@ -117,6 +117,21 @@ TEST_F(StreamedRun, SavesWhatItDidBeforeABadFile) {
   EXPECT_THAT(config.output, HasSubstr("expected dataset_type=documents"));
 }
 
+// Of whose unigram loss nothing is known without all files.
+TEST_F(StreamedRun, EvaluatesOnAFileOfItsOwn) {
+  write_file(0);
+  const fs::path eval = folder_.write("eval.jsonl", R"({"text": "the boats wait"})");
+  std::string text = command("a", "shuffle_window=4 steps=2");
+  const std::string none = "eval_dataset_path= ";
+  const ProgramResult result = run_program(
+      text.replace(text.find(none), none.size(), "eval_dataset_path=" + eval.string() + " "));
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_THAT(result.output, testing::ContainsRegex("validation loss at the end: [0-9.]+\n"));
+  const auto summary = nlohmann::json::parse(std::ifstream(run("a") / kSummaryFile));
+  EXPECT_GT(summary.at("validation_loss"), 5.0);
+  EXPECT_FALSE(summary.contains("validation_unigram_loss"));
+}
+
 TEST_F(StreamedRun, RefusesFilesThatWereChanged) {
   for (int i = 0; i < 4; ++i) write_file(i);
   ASSERT_EQ(train("a", "shuffle_window=1 steps=2").exit_code, 0);
