@@ -18,7 +18,8 @@ enum class RandomUse : uint32_t {
   sampling = 4,
   rounding = 5,
   synthetic_pixels = 6,
-  dropout = 7
+  dropout = 7,
+  shard_order = 8
 };
 
 using PhiloxBlock = std::array<uint32_t, 4>;

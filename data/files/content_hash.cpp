@@ -4,6 +4,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -32,6 +33,15 @@ std::string content_hash(std::span<const std::byte> bytes) {
 
 std::string content_hash(std::string_view text) {
   return content_hash(std::as_bytes(std::span(text)));
+}
+
+std::string sampled_hash(std::span<const std::byte> bytes) {
+  constexpr size_t kParts = 64, kPartBytes = size_t{64} << 10;
+  std::string hashes = std::to_string(bytes.size());
+  const size_t stride = std::max(kPartBytes, bytes.size() / kParts);
+  for (size_t first = 0; first < bytes.size(); first += stride)
+    hashes += " " + content_hash(bytes.subspan(first, std::min(kPartBytes, bytes.size() - first)));
+  return content_hash(hashes);
 }
 
 struct ContentHash::State {

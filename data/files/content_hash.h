@@ -20,7 +20,11 @@ namespace longshore::data {
 std::string content_hash(std::span<const std::byte> bytes);
 std::string content_hash(std::string_view text);
 
-// The same hash of bytes that come one after another.
+// A hash of how many bytes there are and of parts of them, all over, of which the first is their
+// beginning: for files that are too large to be read for that.
+std::string sampled_hash(std::span<const std::byte> bytes);
+
+// content_hash() of bytes that come one after another.
 class ContentHash {
  public:
   ContentHash();

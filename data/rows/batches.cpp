@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <string>
+#include <utility>
 
 #include "base/error.h"
 #include "base/philox.h"
@@ -53,16 +55,59 @@ Batch filled(const BatchSchema& schema, int64_t first, Read read) {
   return batch;
 }
 
-std::vector<uint64_t> shares(const std::vector<WeightedRows>& sources) {
-  double sum = 0;
-  for (const WeightedRows& source : sources) sum += source.weight.value_or(0);
+// Shares of the rows of all, to 32 bits.
+std::vector<uint64_t> shares(const std::vector<double>& weights) {
+  const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
   std::vector<uint64_t> shares;
-  for (const WeightedRows& source : sources) {
-    const double part = source.weight.value_or(0) / sum * 0x1p32;
-    shares.push_back(source.weight ? std::max<uint64_t>(1, std::llround(part))
-                                   : static_cast<uint64_t>(source.rows->count()));
-  }
+  for (double weight : weights)
+    shares.push_back(std::max<uint64_t>(1, std::llround(weight / sum * 0x1p32)));
   return shares;
+}
+
+std::vector<uint64_t> shares(const std::vector<WeightedRows>& sources) {
+  const bool has_weights = sources.front().weight.has_value();
+  std::vector<double> weights;
+  std::vector<uint64_t> counts;
+  for (const WeightedRows& source : sources) {
+    weights.push_back(source.weight.value_or(0));
+    counts.push_back(static_cast<uint64_t>(source.rows->count()));
+  }
+  return has_weights ? shares(weights) : counts;
+}
+
+// All rows, in epochs, each in an order of its own.
+class ShuffledRows : public RowSequence {
+ public:
+  ShuffledRows(std::shared_ptr<const Rows> rows, uint64_t seed)
+      : rows_(std::move(rows)), seed_(seed) {}
+
+  void read(int64_t place, const Row& into) const override {
+    const int64_t count = rows_->count();
+    const Permutation order(uint64_t(count), seed_, uint64_t(place / count));
+    rows_->read(static_cast<int64_t>(order(uint64_t(place % count))), into);
+  }
+
+ private:
+  std::shared_ptr<const Rows> rows_;
+  uint64_t seed_;
+};
+
+using Sequences = std::vector<std::shared_ptr<const RowSequence>>;
+
+BatchSource mixed(Sequences sequences, std::vector<uint64_t> shares, BatchSchema schema, Rank rank,
+                  std::optional<int64_t> end) {
+  const BatchShape shape = schema.shape;
+  check_shape(shape);
+  check_rank(rank);
+  const Mixture mixture(std::move(shares));
+  return [=](int64_t micro_batch) {
+    return filled(schema, first_row(shape, rank, micro_batch),
+                  [&](int64_t number, const Row& into) {
+                    if (end && number >= *end) return;
+                    const Mixture::Place place = mixture(number);
+                    sequences[place.source]->read(place.row, into);
+                  });
+  };
 }
 
 // The first tokens of rows become those of images, which carry no loss, nor does their prompt.
@@ -141,20 +186,20 @@ BatchSource synthetic_batches(BatchSchema schema, int32_t vocab_size, uint64_t s
 
 BatchSource shuffled_batches(std::vector<WeightedRows> sources, BatchSchema schema, uint64_t seed,
                              Rank rank, std::optional<int64_t> end) {
-  const BatchShape shape = schema.shape;
-  check_shape(shape);
-  check_rank(rank);
-  const Mixture mixture(shares(sources));
-  return [=](int64_t micro_batch) {
-    return filled(
-        schema, first_row(shape, rank, micro_batch), [&](int64_t number, const Row& into) {
-          if (end && number >= *end) return;
-          const Mixture::Place place = mixture(number);
-          const Rows& rows = *sources[place.source].rows;
-          const Permutation order(uint64_t(rows.count()), seed, uint64_t(place.row / rows.count()));
-          rows.read(static_cast<int64_t>(order(uint64_t(place.row % rows.count()))), into);
-        });
-  };
+  Sequences sequences;
+  for (const WeightedRows& source : sources)
+    sequences.push_back(std::make_shared<const ShuffledRows>(source.rows, seed));
+  return mixed(std::move(sequences), shares(sources), std::move(schema), rank, end);
+}
+
+BatchSource mixed_batches(std::vector<WeightedSequence> sequences, BatchSchema schema, Rank rank) {
+  Sequences rows;
+  std::vector<double> weights;
+  for (WeightedSequence& one : sequences) {
+    rows.push_back(std::move(one.rows));
+    weights.push_back(one.weight);
+  }
+  return mixed(std::move(rows), shares(weights), std::move(schema), rank, std::nullopt);
 }
 
 int64_t sequential_batch_count(const Rows& rows, BatchShape shape, int64_t world_size) {

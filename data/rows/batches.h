@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "data/rows/row_images.h"
+#include "data/rows/row_sequence.h"
 #include "data/rows/rows.h"
 
 namespace longshore::data {
@@ -50,6 +51,15 @@ struct WeightedRows {
 // bits.
 BatchSource shuffled_batches(std::vector<WeightedRows> sources, BatchSchema schema, uint64_t seed,
                              Rank rank = {}, std::optional<int64_t> end = std::nullopt);
+
+struct WeightedSequence {
+  std::shared_ptr<const RowSequence> rows;
+  double weight = 1;
+};
+
+// The same of sequences, each with its share of the rows.
+BatchSource mixed_batches(std::vector<WeightedSequence> sequences, BatchSchema schema,
+                          Rank rank = {});
 
 // All rows in order, for evaluation. What the last micro-batch has too much is padding, which may
 // be all that a rank has of it. Valid indices are those below sequential_batch_count, the same

@@ -42,7 +42,7 @@ DocumentRows::DocumentRows(std::shared_ptr<const TokenFile> file,
     document = block.end_document;
     counts_.add(block.counts);
   }
-  if (count_ == 0) throw DataError(nothing_to_train_on());
+  if (count_ == 0) throw NoRowsError(nothing_to_train_on());
 }
 
 std::string DocumentRows::nothing_to_train_on() const {

@@ -74,9 +74,9 @@ class DocumentRows : public Rows {
     void add(const Counts& others);
   };
 
-  // Throws a DataError, without the file's name, when that does not know its documents or no row
-  // comes of them, and where it has images that nobody reads; a ConfigError where pairs would be
-  // split.
+  // Throws a DataError, without the file's name, when that does not know its documents, and where
+  // it has images that nobody reads; a NoRowsError where no row comes of them; a ConfigError where
+  // pairs would be split.
   DocumentRows(std::shared_ptr<const TokenFile> file, const DocumentRowsOptions& options);
 
   int64_t count() const override { return count_; }

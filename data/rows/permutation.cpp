@@ -5,18 +5,18 @@
 #include <string>
 
 #include "base/error.h"
-#include "base/philox.h"
 #include "base/split_mix.h"
 
 namespace longshore::data {
 
-Permutation::Permutation(uint64_t size, uint64_t seed, uint64_t epoch) : size_(size) {
+Permutation::Permutation(uint64_t size, uint64_t seed, uint64_t epoch, Of of) : size_(size) {
   if (size < 1 || size > uint64_t{1} << 62 || epoch >> 32)
     throw InternalError("permutation of " + std::to_string(size) + " elements in epoch " +
                         std::to_string(epoch));
   half_bits_ = std::max(1, (static_cast<int>(std::bit_width(size - 1)) + 1) / 2);
   for (uint64_t i = 0; i < kRounds / 2; ++i) {
-    const PhiloxBlock random = philox(seed, RandomUse::data_order, static_cast<uint32_t>(epoch), i);
+    const PhiloxBlock random =
+        philox(seed, of.use, static_cast<uint32_t>(epoch), of.part * (kRounds / 2) + i);
     keys_[2 * i] = uint64_t{random[0]} << 32 | random[1];
     keys_[2 * i + 1] = uint64_t{random[2]} << 32 | random[3];
   }

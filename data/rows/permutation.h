@@ -5,12 +5,22 @@
 #include <array>
 #include <cstdint>
 
+#include "base/philox.h"
+
 namespace longshore::data {
 
 class Permutation {
  public:
+  // What is ordered: something that has an order of its own beside others, and of that which part.
+  struct Of {
+    RandomUse use = RandomUse::data_order;
+    uint64_t part = 0;  // below 2^62
+  };
+
   // The order of epoch `epoch` (below 2^32) under `seed`. `size` is from 1 to 2^62.
-  Permutation(uint64_t size, uint64_t seed, uint64_t epoch);
+  Permutation(uint64_t size, uint64_t seed, uint64_t epoch, Of of);
+  Permutation(uint64_t size, uint64_t seed, uint64_t epoch)
+      : Permutation(size, seed, epoch, Of{}) {}
 
   // A bijection of [0, size): which element stands at place `index` < size.
   uint64_t operator()(uint64_t index) const;

@@ -8,8 +8,13 @@
 
 namespace longshore::data {
 
-PrefetchedBatches::PrefetchedBatches(BatchSource source, int64_t first, int64_t end)
-    : source_(std::move(source)), produced_(first), consumed_(first), end_(end) {
+PrefetchedBatches::PrefetchedBatches(BatchSource source, int64_t first, int64_t end,
+                                     std::function<void()> stop_waiting)
+    : source_(std::move(source)),
+      stop_waiting_(std::move(stop_waiting)),
+      produced_(first),
+      consumed_(first),
+      end_(end) {
   thread_ = std::thread([this] { produce(); });
 }
 
@@ -19,6 +24,7 @@ PrefetchedBatches::~PrefetchedBatches() {
     state_ = State::stopping;
   }
   changed_.notify_all();
+  if (stop_waiting_) stop_waiting_();
   thread_.join();
 }
 

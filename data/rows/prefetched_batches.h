@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <exception>
+#include <functional>
 #include <mutex>
 #include <thread>
 
@@ -19,7 +20,10 @@ class PrefetchedBatches {
  public:
   static constexpr int64_t kReadyBatches = 2;
 
-  PrefetchedBatches(BatchSource source, int64_t first, int64_t end);
+  // `stop_waiting` is called when this is left: a batch that is being made may then fail, rather
+  // than be waited for.
+  PrefetchedBatches(BatchSource source, int64_t first, int64_t end,
+                    std::function<void()> stop_waiting = {});
   ~PrefetchedBatches();
   PrefetchedBatches(const PrefetchedBatches&) = delete;
   PrefetchedBatches& operator=(const PrefetchedBatches&) = delete;
@@ -35,6 +39,7 @@ class PrefetchedBatches {
   void produce();
 
   BatchSource source_;
+  std::function<void()> stop_waiting_;
   int64_t produced_;  // index of the batch that the thread makes next
   int64_t consumed_;  // index of the batch that next() gives next
   const int64_t end_;

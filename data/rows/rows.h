@@ -3,9 +3,15 @@
 
 #include <cstdint>
 
+#include "base/error.h"
 #include "data/rows/batch.h"
 
 namespace longshore::data {
+
+// A file is what it should be, but no row comes of it.
+struct NoRowsError : DataError {
+  using DataError::DataError;
+};
 
 // Immutable: any number of threads may use it at a time.
 class Rows {

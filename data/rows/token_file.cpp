@@ -309,15 +309,7 @@ void TokenFile::verify(std::stop_token stop) const {
 }
 
 // The first part has the header, and with it the hash of all that follows where it has one.
-std::string TokenFile::identity() const {
-  constexpr size_t kParts = 64, kPartBytes = size_t{64} << 10;
-  const std::span<const std::byte> bytes = mapping_.bytes();
-  std::string hashes = std::to_string(bytes.size());
-  const size_t stride = std::max(kPartBytes, bytes.size() / kParts);
-  for (size_t first = 0; first < bytes.size(); first += stride)
-    hashes += " " + content_hash(bytes.subspan(first, std::min(kPartBytes, bytes.size() - first)));
-  return content_hash(hashes);
-}
+std::string TokenFile::identity() const { return sampled_hash(mapping_.bytes()); }
 
 void TokenFile::require_tokenizer(uint64_t tokenizer_fingerprint, std::string_view owner) const {
   if (tokenizer_fingerprint != tokenizer_fingerprint_)

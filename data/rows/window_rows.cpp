@@ -17,8 +17,8 @@ WindowRows::WindowRows(std::shared_ptr<const TokenFile> file, int64_t length, Re
   const bool is_padded = remainder == Remainder::padded;
   const int64_t needed = is_padded ? 2 : length + 1;
   if (file_->token_count() < needed)
-    throw DataError("found " + plural(file_->token_count(), "token") + "; one sequence takes " +
-                    (is_padded ? "at least " : "") + std::to_string(needed));
+    throw NoRowsError("found " + plural(file_->token_count(), "token") + "; one sequence takes " +
+                      (is_padded ? "at least " : "") + std::to_string(needed));
   const int64_t targets = file_->token_count() - 1;
   count_ = (targets + (is_padded ? length - 1 : 0)) / length;
 }

@@ -16,8 +16,8 @@ class WindowRows : public Rows {
   // What becomes of the last window where the tokens do not fill it.
   enum class Remainder { dropped, padded };
 
-  // Throws a DataError, without the file's name, when there is no window: T + 1 tokens are needed,
-  // or 2 where the last is padded. The file has no loss mask.
+  // Throws a NoRowsError, without the file's name, when there is no window: T + 1 tokens are
+  // needed, or 2 where the last is padded. The file has no loss mask.
   WindowRows(std::shared_ptr<const TokenFile> file, int64_t length, Remainder remainder);
 
   int64_t count() const override { return count_; }

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,7 @@ struct TokenizeOptions {
   int64_t max_image_pixels = kMaxImagePixels;  // width times height of one
   // Hears, once, what is worth saying of the text.
   std::function<void(const std::string&)> say = {};
+  std::stop_token stop = {};  // ends tokenizing, as a StopSignal does
 };
 
 // What the first record that can be read of a file looks like.

@@ -14,6 +14,7 @@
 #include "base/stop_signal.h"
 #include "base/text.h"
 #include "data/files/text_format.h"
+#include "data/rows/rows.h"
 #include "data/rows/token_file.h"
 
 namespace longshore::data {
@@ -124,19 +125,20 @@ TokenizeSummary tokenize_files(const Tokenizer& tokenizer, std::span<const fs::p
   OrderedEncoder encoder(writer);
   for (const TextInput& file : files)
     file.read([&](TextInput::EncodeChunk chunk) {
-      if (StopSignal::is_there())
-        throw Error(path_text(output) + ": " + StopSignal::name() +
+      if (StopSignal::is_there() || options.stop.stop_requested())
+        throw Error(path_text(output) + ": " +
+                    (StopSignal::is_there() ? StopSignal::name() : "the end of the run") +
                     " while it was written; nothing is left of it");
       encoder.add(std::move(chunk));
     });
   encoder.finish();
   if (writer.document_count() == 0)
-    throw DataError(inputs.empty() ? path_text(output) + ": no input files"
-                                   : path_text(inputs.front()) + ": found no text to learn" +
-                                         (encoder.skipped_lines() == 0
-                                              ? ""
-                                              : ": all lines were skipped, the first since " +
-                                                    encoder.first_fault()));
+    throw NoRowsError(inputs.empty() ? path_text(output) + ": no input files"
+                                     : path_text(inputs.front()) + ": found no text to learn" +
+                                           (encoder.skipped_lines() == 0
+                                                ? ""
+                                                : ": all lines were skipped, the first since " +
+                                                      encoder.first_fault()));
   writer.finish(encoder.skipped_lines());
   if (options.say && encoder.with_own_bos_eos() > 0 &&
       options.encode.add_bos_eos != AddBosEos::never)

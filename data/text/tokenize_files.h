@@ -22,7 +22,7 @@ struct TokenizeSummary {
 // Uses all cores; the result does not depend on their number. Throws a DataError, and leaves no
 // output, when an input is bad (with file and line), no document is found or the tokenizer has no
 // eos; a ConfigError on an unknown template and where the output is a file that is read; an Error,
-// with no output either, soon after a StopSignal is there.
+// with no output either, soon after a StopSignal or `options.stop` is there.
 TokenizeSummary tokenize_files(const Tokenizer& tokenizer,
                                std::span<const std::filesystem::path> inputs,
                                const std::filesystem::path& output,

@@ -5,8 +5,12 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/lock_file.h"
+#include "base/pieces.h"
 #include "base/printable.h"
+#include "base/stop_signal.h"
 #include "base/text.h"
+#include "data/files/content_hash.h"
 #include "data/files/file_mapping.h"
 #include "data/files/fnv1a.h"
 #include "data/files/text_format.h"
@@ -40,21 +44,36 @@ std::string record_settings(const TokenizeOptions& options) {
          std::to_string(static_cast<int>(options.encode.train_on)) + " " + join(options.columns);
 }
 
+std::string all_settings(const fs::path& text, const Tokenizer& tokenizer,
+                         const TokenizeOptions& options, const fs::path& cache) {
+  return std::to_string(kEncodingVersion) + (options.preference ? "p " : " ") +
+         std::to_string(tokenizer.fingerprint()) + " " + std::to_string(tokenizer.bos_id()) + " " +
+         std::to_string(tokenizer.eos_id()) + " " +
+         std::to_string(static_cast<int>(text_format(text).value())) + " " +
+         std::to_string(options.skip_bad_lines) + " " +
+         std::to_string(static_cast<int>(options.encode.add_bos_eos)) +
+         (has_records(text) ? record_settings(options) + image_settings(text, options, cache) : "");
+}
+
+void require_wanted(bool is_wanted, const fs::path& text) {
+  if (!is_wanted) throw Error(path_text(text) + ": the run ends before it is tokenized");
+}
+
 fs::path token_file_name(const fs::path& text, const Tokenizer& tokenizer,
                          const TokenizeOptions& options, const fs::path& cache) {
-  const std::string settings =
-      std::to_string(kEncodingVersion) + (options.preference ? "p " : " ") +
-      std::to_string(tokenizer.fingerprint()) + " " + std::to_string(tokenizer.bos_id()) + " " +
-      std::to_string(tokenizer.eos_id()) + " " +
-      std::to_string(static_cast<int>(text_format(text).value())) + " " +
-      std::to_string(options.skip_bad_lines) + " " +
-      std::to_string(static_cast<int>(options.encode.add_bos_eos)) +
-      (has_records(text) ? record_settings(options) + image_settings(text, options, cache) : "");
-  const FileMapping contents(text, Access::from_front_to_back);
-  char hash[17];
-  std::snprintf(hash, sizeof hash, "%016" PRIx64, fnv1a(contents.text(), fnv1a(settings)));
-  return text.stem().string() + "-" + hash + ".tokens";
+  const FileMapping mapping(text, Access::from_front_to_back);
+  const std::string_view contents = mapping.text();
+  uint64_t hash = fnv1a(all_settings(text, tokenizer, options, cache));
+  for_each_piece(std::ssize(contents), int64_t{64} << 20, [&](int64_t first, int64_t count) {
+    require_wanted(!options.stop.stop_requested(), text);
+    hash = fnv1a(contents.substr(static_cast<size_t>(first), static_cast<size_t>(count)), hash);
+  });
+  char digits[17];
+  std::snprintf(digits, sizeof digits, "%016" PRIx64, hash);
+  return text.stem().string() + "-" + digits + ".tokens";
 }
+
+fs::path lock_name(const fs::path& tokens) { return tokens.string() + ".lock"; }
 
 }  // namespace
 
@@ -62,14 +81,14 @@ std::shared_ptr<const TokenFile> open_tokenized(const fs::path& text, const Toke
                                                 const TokenizeOptions& options,
                                                 const fs::path& cache) {
   const fs::path file = cache / token_file_name(text, tokenizer, options, cache);
-  auto tokenize = [&] {
-    std::error_code error;
-    fs::create_directories(cache, error);
-    if (error) throw FileError(path_text(cache) + ": cannot be made: " + error.message());
-    tokenize_files(tokenizer, {&text, 1}, file, options);
-  };
-  auto open = [&] { return std::make_shared<const TokenFile>(file); };
   std::error_code error;
+  fs::create_directories(cache, error);
+  if (error) throw FileError(path_text(cache) + ": cannot be made: " + error.message());
+  const LockFile lock(lock_name(file), [&] {
+    require_wanted(!options.stop.stop_requested() && !StopSignal::is_there(), text);
+  });
+  auto tokenize = [&] { tokenize_files(tokenizer, {&text, 1}, file, options); };
+  auto open = [&] { return std::make_shared<const TokenFile>(file); };
   const bool was_there = fs::exists(file, error);
   if (!was_there) tokenize();
   try {
@@ -81,6 +100,19 @@ std::shared_ptr<const TokenFile> open_tokenized(const fs::path& text, const Toke
     throw DataError(std::string(error.what()) + "; nearest: remove it, and " + path_text(text) +
                     " is tokenized again");
   }
+}
+
+std::string text_identity(const fs::path& text, const Tokenizer& tokenizer, TokenizeOptions options,
+                          const fs::path& cache) {
+  options.skip_bad_lines = false;
+  return content_hash(sampled_hash(FileMapping(text, Access::anywhere).bytes()) + " " +
+                      all_settings(text, tokenizer, options, cache));
+}
+
+void remove_tokenized(const fs::path& tokens) {
+  const LockFile lock(lock_name(tokens), [] {});
+  std::error_code error;  // what is gone, or cannot be removed, costs but room
+  fs::remove(tokens, error);
 }
 
 }  // namespace longshore::data

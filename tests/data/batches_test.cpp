@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "data/rows/streamed_rows.h"
 #include "data/rows/window_rows.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
@@ -287,6 +288,29 @@ TEST(ShuffledBatches, OfSeveralSourcesArePureFunctionsOfTheIndex) {
       [&](BatchShape shape, Rank rank) {
         auto windows = std::make_shared<WindowRows>(file, shape.length, Remainder::dropped);
         return shuffled_batches({{windows, 0.3}, {windows, 2.0}}, shape, 7, rank);
+      },
+      20);
+}
+
+// Of two entries, one of them with several files, over epochs of both.
+TEST(MixedBatches, OfStreamsArePureFunctionsOfTheIndex) {
+  TemporaryFolder folder;
+  std::vector<std::shared_ptr<const TokenFile>> files;
+  for (int32_t tokens : {31, 6, 53}) files.push_back(counting_file(folder, tokens));
+  expect_pure(
+      [&](BatchShape shape, Rank rank) {
+        auto stream = [&](std::vector<int64_t> shards) {
+          auto open = [files, length = shape.length](int64_t shard, const std::stop_token&) {
+            const auto& file = files[static_cast<size_t>(shard)];
+            return OpenedShard{
+                .name = {},
+                .rows = std::make_shared<const WindowRows>(file, length, Remainder::dropped),
+                .identity = file->identity()};
+          };
+          return std::make_shared<const StreamedRows>(
+              open, StreamedRowsOptions{.shards = std::move(shards), .window = 4, .seed = 7});
+        };
+        return mixed_batches({{stream({0, 1}), 0.3}, {stream({2}), 0.7}}, shape, rank);
       },
       20);
 }

@@ -3,6 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <barrier>
+#include <set>
+#include <thread>
+#include <vector>
+
 #include "base/error.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
@@ -82,6 +88,63 @@ TEST_F(TokenizedFile, LeavesNothingOfABadText) {
   EXPECT_EQ(open(path, {.skip_bad_lines = true})->skipped_lines(), 1);
   EXPECT_THAT(message_of<DataError>([&] { open(folder_ / "none.txt"); }),
               HasSubstr("none.txt: cannot open"));
+}
+
+TEST_F(TokenizedFile, IsMadeByOneOfSeveral) {
+  std::string lines;
+  for (int i = 0; i < 2000; ++i) lines += "{\"text\": \"<s>the boats wait\"}\n";
+  const auto path = folder_.write("a.jsonl", lines);
+  std::atomic<int> times = 0;
+  std::barrier together(4);
+  {
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < 4; ++i)
+      threads.emplace_back([&] {
+        together.arrive_and_wait();
+        EXPECT_EQ(open(path, {.say = [&](const std::string&) { ++times; }})->document_count(),
+                  2000);
+      });
+  }
+  EXPECT_EQ(times, 1);  // where tokenizing says that these texts have bos
+  EXPECT_EQ(cached(), 1u);
+  const auto tokens = open(path);
+  remove_tokenized(tokens->path());
+  remove_tokenized(tokens->path());
+  EXPECT_EQ(cached(), 0u);
+  EXPECT_EQ(tokens->document(1999).count, tokens->document(0).count);
+}
+
+TEST_F(TokenizedFile, IsGivenUpOnRequest) {
+  const auto path = folder_.write("a.txt", "one");
+  std::stop_source source;
+  source.request_stop();
+  EXPECT_THAT(message_of<Error>([&] { open(path, {.stop = source.get_token()}); }),
+              HasSubstr("a.txt: the run ends before it is tokenized"));
+  const auto tokens = folder_ / "a.tokens";
+  EXPECT_EQ(message_of<Error>([&] {
+              tokenize_files(tokenizer_, {&path, 1}, tokens, {.stop = source.get_token()});
+            }),
+            tokens.string() + ": the end of the run while it was written; nothing is left of it");
+  EXPECT_FALSE(std::filesystem::exists(tokens));
+}
+
+TEST_F(TokenizedFile, TextsAreToldApartByWhatBecomesOfThem) {
+  const std::string lines = "{\"text\": \"one\"}\n";
+  const auto path = folder_.write("a.jsonl", lines), same = folder_.write("b.jsonl", lines),
+             longer = folder_.write("c.jsonl", lines + lines),
+             plain = folder_.write("d.txt", lines);
+  const Tokenizer other("tests/goldens/tokenizers/sp_unigram/tokenizer.model");
+  auto identity = [&](const std::filesystem::path& text, const TokenizeOptions& options = {}) {
+    return text_identity(text, tokenizer_, options, folder_ / "cache");
+  };
+  EXPECT_EQ(identity(same), identity(path));
+  EXPECT_EQ(identity(path, {.skip_bad_lines = true}), identity(path));
+  EXPECT_EQ((std::set{identity(path), identity(longer), identity(plain),
+                      identity(path, {.encode = {.train_on = TrainOn::all}}),
+                      identity(path, {.columns = {"text"}}),
+                      text_identity(path, other, {}, folder_ / "cache")})
+                .size(),
+            6u);
 }
 
 TEST_F(TokenizedFile, SaysWhatHelpsWhereItIsDamaged) {

@@ -54,6 +54,7 @@ SaveReport CheckpointSaver::write(const SavePoint& point,
     manifest.batches = point.step * run_.micro_batches;
     manifest.clipping_norm = point.clipping_norm;
     manifest.best = point.best;
+    manifest.shards = point.shards;
     make_folder(folder);
     manifest = write_checkpoint(report.folder, run_.saved, run_.files, whole, std::move(manifest));
     for (const SavedFile& file : manifest.files) report.bytes += file.bytes;

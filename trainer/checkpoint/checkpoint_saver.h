@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/checkpoint/snapshot.h"
@@ -31,8 +32,9 @@ struct SaveReport {
 struct SavePoint {
   int64_t step = 0;  // steps that are done
   std::optional<double> clipping_norm;
-  std::optional<BestSoFar> best;
+  std::optional<BestSoFar> best = {};
   bool is_best = false;  // which the run's folder is to show
+  std::vector<data::ShardRecord> shards = {};
 };
 
 class CheckpointSaver {

@@ -30,6 +30,7 @@ constexpr const char* kHashKey = "xxh3_128";
 // All tensors are in files of 5 GB: so many would hold 80 TB. An entry takes some 120 bytes.
 constexpr size_t kMostFiles = size_t{1} << 14, kMostEntryBytes = 256;
 constexpr size_t kMostBytes = kMostFiles * kMostEntryBytes;
+constexpr int64_t kMostRows = int64_t{1} << 40;  // of a shard
 // Written anew, a key is compared with all before it.
 constexpr size_t kMostKeys = 4096;
 
@@ -58,6 +59,10 @@ void check(const Manifest& manifest) {
   if (manifest.config.size() > kMostKeys)
     throw DataError("config: found " + std::to_string(manifest.config.size()) +
                     " keys, expected at most " + std::to_string(kMostKeys));
+  for (const data::ShardRecord& record : manifest.shards) {
+    require_range("shards: shard", record.shard, std::ssize(manifest.data) - 1);
+    require_range("shards: rows", record.rows, kMostRows);
+  }
   for (const SavedFile& file : manifest.files) {
     if (!is_path_below(file.path))
       throw DataError("files: found " + in_quotes(file.path) +
@@ -97,6 +102,11 @@ Manifest read(const json& json) {
                     .frozen_weights = json.at("frozen_weights"),
                     .config = json.at("config"),
                     .files = {}};
+  if (json.contains("shards"))
+    for (const auto& shard : json.at("shards"))
+      manifest.shards.push_back({.shard = integer(shard, "shard"),
+                                 .rows = integer(shard, "rows"),
+                                 .identity = shard.at("identity")});
   if (json.contains("clipping_norm")) manifest.clipping_norm = json.at("clipping_norm");
   if (json.contains("best")) manifest.best = read_best(json.at("best"));
   for (const auto& file : json.at("files"))
@@ -128,6 +138,9 @@ std::string manifest_text(const Manifest& manifest) {
                     {"step", best->step},
                     {"value", best->value},
                     {"without_improvement", best->without_improvement}};
+  for (const data::ShardRecord& record : manifest.shards)
+    json["shards"].push_back(
+        {{"shard", record.shard}, {"rows", record.rows}, {"identity", record.identity}});
   json[kHashKey] = data::content_hash(dump(json));
   return dump(json);
 }

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "data/rows/streamed_rows.h"
 #include "trainer/checkpoint/best_so_far.h"
 
 namespace longshore::trainer {
@@ -31,6 +32,7 @@ struct Manifest {
   std::optional<double> clipping_norm;        // TrainStep::clipping_norm()
   std::optional<BestSoFar> best;              // where keep_best or early stopping goes by one
   std::vector<std::string> data;              // TrainingData::identity
+  std::vector<data::ShardRecord> shards;      // shard_records(), of some of that
   std::string frozen_weights;                 // see frozen_weights_hash()
   std::map<std::string, std::string> config;  // all keys, with values as config.yml has them
   std::vector<SavedFile> files;

@@ -22,12 +22,24 @@ constexpr const char* kSchedule = "learning_rate_schedule_steps";
 // Whether the value of a key changes the steps. Files are compared by content, and so is what was
 // made of them: not by name.
 bool decides_steps(const Key& key) {
-  static const std::set<std::string> kFree{
-      "dataset_path",       "tokenizer_path", "chat_template",         "chat_template_kwargs",
-      "chat_template_date", "train_on",       "train_data_columns",    "skip_bad_lines",
-      "verify_token_files", "add_bos_eos",    "eval_dataset_path",     "eval_interval",
-      "eval_steps",         "on_non_finite",  "per_device_batch_size", "max_position_embeddings",
-      "eval_prompts_path"};
+  static const std::set<std::string> kFree{"dataset_path",
+                                           "tokenizer_path",
+                                           "chat_template",
+                                           "chat_template_kwargs",
+                                           "chat_template_date",
+                                           "train_on",
+                                           "train_data_columns",
+                                           "skip_bad_lines",
+                                           "verify_token_files",
+                                           "keep_tokens",
+                                           "add_bos_eos",
+                                           "eval_dataset_path",
+                                           "eval_interval",
+                                           "eval_steps",
+                                           "on_non_finite",
+                                           "per_device_batch_size",
+                                           "max_position_embeddings",
+                                           "eval_prompts_path"};
   switch (key.section) {
     case Section::model:
     case Section::training:

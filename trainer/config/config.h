@@ -237,6 +237,8 @@ struct Config {
   std::string chat_template_date;
   data::TrainOn train_on = data::TrainOn::assistant;
   std::vector<std::string> train_data_columns;
+  int64_t shuffle_window = 0;  // rows; 0: all of an epoch
+  bool keep_tokens = true;
   bool packing = true;
   data::ExcessLength excess_length_strategy = data::ExcessLength::truncate;
   bool skip_bad_lines = false;

@@ -472,6 +472,14 @@ std::vector<Key> make_config_keys() {
        "empty: those that are known by their names"},
       {"add_bos_eos", data, choice<&Config::add_bos_eos>({"missing", "always", "never"}),
        "bos and eos around texts and pairs; missing: unless one begins or ends with it itself"},
+      {"shuffle_window", data, IntegerKey{&Config::shuffle_window, 0, 1'000'000'000},
+       "rows that are shuffled among each other, of files that are read one after the other and "
+       "tokenized one ahead; 1: as they stand; 0: all files are tokenized first, and all rows of "
+       "an "
+       "epoch are shuffled"},
+      {"keep_tokens", data, FlagKey{&Config::keep_tokens},
+       "shuffle_window: tokens of files that were passed stay in base_output_directory; false: the "
+       "next epoch makes them anew"},
       {"packing", data, FlagKey{&Config::packing},
        "documents: several in a row, which do not see each other; false: one in a row"},
       {"excess_length_strategy", data,

@@ -460,6 +460,10 @@ void check_epochs(const Config& config) {
   if (std::ranges::any_of(config.dataset_path,
                           [](const DatasetFile& file) { return file.weight.has_value(); }))
     refuse(config, "num_epoch", "0 with weights in dataset_path: files end at different times");
+  if (config.shuffle_window > 0)
+    refuse(config, "num_epoch",
+           "0 with " + described(config, "shuffle_window") +
+               ": rows are counted as they are read; nearest: steps");
 }
 
 void check_data(const Config& config) {
@@ -503,6 +507,11 @@ void check_evaluation(const Config& config) {
   if (config.dataset_type == DatasetType::tokens)
     refuse(config, "eval_fraction",
            "0 with " + described(config, "dataset_type") + ", where text has no documents");
+  if (config.shuffle_window > 0)
+    refuse(config, "eval_fraction",
+           "0 with " + described(config, "shuffle_window") +
+               ": files are read as they are needed; nearest: eval_dataset_path, of a file that is "
+               "not trained on");
 }
 
 void check_sample(const Config& config) {

@@ -13,14 +13,17 @@ class AgreedStop {
  public:
   explicit AgreedStop(World& world) : world_(world) {}
 
-  // Whether any process was told to stop, up to now. All processes ask at the same places.
+  // This process cannot go on.
+  void ask() { is_asked_here_ = true; }
+  // Whether any process was told to stop, or asked for it, up to now. All processes call it at the
+  // same places.
   bool is_asked();
   // What a person is told of it: "SIGTERM".
-  static std::string reason();
+  std::string reason() const;
 
  private:
   World& world_;
-  bool is_asked_ = false;
+  bool is_asked_here_ = false, is_asked_ = false;
 };
 
 }  // namespace longshore::trainer

@@ -52,11 +52,14 @@ Console::~Console() {
 
 void Console::line(const std::string& text) {
   if (!is_enabled_) return;
+  std::lock_guard lock(mutex_);
   write((bar_.empty() ? "" : kEraseLine) + shown(text + "\n") + bar_);
 }
 
 void Console::progress(int64_t done, int64_t total, double seconds_left, const std::string& note) {
-  if (!is_terminal_ || output_->waits()) return;
+  if (!is_terminal_) return;
+  std::lock_guard lock(mutex_);
+  if (output_->waits()) return;
   constexpr int kWidth = 40;
   int filled = static_cast<int>(kWidth * done / total);
   const std::string erase = bar_.empty() ? "" : kEraseLine;

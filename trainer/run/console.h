@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <mutex>
 #include <optional>
 #include <string>
 
@@ -22,6 +23,7 @@ class Console {
   Console(const Console&) = delete;
   Console& operator=(const Console&) = delete;
 
+  // Any thread may call it.
   void line(const std::string& text);
   // For functions that report while they work. Must not outlive this.
   Log log() {
@@ -35,6 +37,7 @@ class Console {
   void write(const std::string& text);
 
   bool is_enabled_, is_terminal_;
+  std::mutex mutex_;                     // of what follows
   std::optional<PatientOutput> output_;  // nothing for files, which take everything
   std::string bar_;                      // as it stands
 };

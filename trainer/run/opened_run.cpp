@@ -70,6 +70,9 @@ OpenedRun::OpenedRun(const Config& config, const data::BatchSchema& schema, Worl
   }
   const fs::path found = world.gather(start ? start->folder.string() : "")[0];
   if (!start && !found.empty()) start = {found, read_manifest(found)};
+  if (start)
+    for (const std::shared_ptr<data::StreamedRows>& stream : data.streams)
+      stream->restore(start->manifest.shards);
   saved_step = world.sum(world.is_first() ? saved_step : 0);
 }
 

@@ -17,9 +17,9 @@ namespace longshore::trainer {
 
 struct OpenedRun {
   // Every process of the run makes one. The first tokenizes what must be tokenized, makes the
-  // folder, and verifies the checkpoint; `log` gets lines on what was done and found. Throws as
-  // open_data, RunDirectory, newest_checkpoint and open_checkpoint do, and ConfigError where the
-  // folder holds a run that this config does not go on with.
+  // folder, and verifies the checkpoint; `log` gets lines on what was done and found, also later.
+  // Throws as open_data, RunDirectory, newest_checkpoint and open_checkpoint do, and ConfigError
+  // where the folder holds a run that this config does not go on with.
   OpenedRun(const Config& config, const data::BatchSchema& schema, World& world, const Log& log);
 
   TrainingData data;

@@ -18,11 +18,6 @@ namespace {
 constexpr size_t kMostPrompts = 10'000;
 constexpr size_t kMostBytes = size_t{64} << 20;  // of all prompts as JSON, which stay in memory
 
-// What stands before the text of a document: bos, or the end of another document.
-int32_t opening(const data::TokenFile& file, const data::Tokenizer& tokenizer) {
-  return begins_with_bos(file, tokenizer) ? tokenizer.bos_id() : std::max(tokenizer.eos_id(), 0);
-}
-
 }  // namespace
 
 bool begins_with_bos(const data::TokenFile& file, const data::Tokenizer& tokenizer) {
@@ -33,13 +28,12 @@ bool begins_with_bos(const data::TokenFile& file, const data::Tokenizer& tokeniz
   return first == tokenizer.bos_id();
 }
 
-PromptWriter::PromptWriter(const Config& config, const data::TokenFile& file,
-                           const data::Tokenizer& tokenizer,
+PromptWriter::PromptWriter(const Config& config, bool has_bos, const data::Tokenizer& tokenizer,
                            const std::optional<data::ChatTemplate>& chat_template)
     : config_(config),
       tokenizer_(tokenizer),
       chat_template_(chat_template),
-      opening_(opening(file, tokenizer)) {
+      opening_(has_bos ? tokenizer.bos_id() : std::max(tokenizer.eos_id(), 0)) {
   if (!config.load_parameters_path.empty()) eos_of_model_ = eos_ids(config.load_parameters_path);
 }
 

@@ -25,9 +25,9 @@ struct EvalPrompt {
 
 class PromptWriter {
  public:
-  // By the chat template, if there is one; else as the texts of `file` begin. All must outlive
-  // this.
-  PromptWriter(const Config& config, const data::TokenFile& file, const data::Tokenizer& tokenizer,
+  // By the chat template, if there is one; else as texts begin: with bos, or behind the end of
+  // another. All must outlive this.
+  PromptWriter(const Config& config, bool has_bos, const data::Tokenizer& tokenizer,
                const std::optional<data::ChatTemplate>& chat_template);
 
   // Both throw ConfigError where a prompt has more tokens than there is room for, one that the

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 #include <filesystem>
 #include <memory>
 #include <new>
@@ -180,7 +181,8 @@ class Run {
     return {.step = done,
             .clipping_norm = session_->step().clipping_norm(),
             .best = best_.so_far(),
-            .is_best = best_.is_best(done)};
+            .is_best = best_.is_best(done),
+            .shards = shard_records(opened_.data)};
   }
 
   void enable_checkpoints(Manifest described) {
@@ -203,7 +205,7 @@ class Run {
 
   bool stops_before_training() {
     if (!stop_.is_asked()) return false;
-    console_.line(AgreedStop::reason() + ": stopped before the first step, with nothing to save");
+    console_.line(stop_.reason() + ": stopped before the first step, with nothing to save");
     return true;
   }
 
@@ -229,11 +231,16 @@ class Run {
       fs::remove(directory() / kSummaryFile);  // of a run with fewer steps
     begin_check_of_data(end);
     double training_seconds = 0;
+    if (first < end) {
+      fetch(batches, steps);
+      require_batches();
+      if (stops_before_training()) return;
+    }
     for (int64_t i = first; i < end && !best_.ends_run(); ++i) {
       const bool is_last = i + 1 == config_.steps;
       const bool is_evaluated = evaluates_after(config_, i + 1);
       const bool is_saved = checkpoints_.are_enabled() && is_due(i + 1, config_.checkpoint_period);
-      const StepMetrics step = steps.run(batches, i, is_last || is_evaluated || is_saved);
+      const StepMetrics step = steps.run(i, is_last || is_evaluated || is_saved);
       done_ = i + 1;
       all_steps_.add(step);
       own_steps_.add(step);
@@ -258,6 +265,7 @@ class Run {
       }
       if (is_evaluated && !best_.has_metric() && !stop_.is_asked())
         evaluate_after(i + 1, evaluation);
+      if (!is_last && !best_.ends_run()) fetch(batches, steps);
       if (!is_last && stop_.is_asked()) {
         steps.end_recording();
         return stop(i + 1);
@@ -269,6 +277,18 @@ class Run {
     if (data_check_) data_check_->finish(StopSignal::is_there);
     checkpoints_.save_last(save_point(done_));
     finish(training_seconds > 0 ? batches.own.seconds_waited() / training_seconds : 0, evaluation);
+  }
+
+  // What keeps one process from its next batch stops all of them, after the same step: what was
+  // trained is saved, and nobody waits for that process.
+  void fetch(RunBatches& batches, RunSteps& steps) {
+    try {
+      steps.fetch(batches);
+    } catch (const std::exception& error) {
+      if (is_out_of_memory(error)) throw;  // which saving would want, too
+      batch_failure_ = std::current_exception();
+      stop_.ask();
+    }
   }
 
   // Of several processes on a machine the first does it.
@@ -349,20 +369,32 @@ class Run {
   }
 
   void stop(int64_t done) {
-    if (!checkpoints_.are_enabled())
-      return console_.line(
+    if (!checkpoints_.are_enabled()) {
+      console_.line(
           fmt::format("{}: stopped after {}; nothing is saved, for enable_checkpointing is false",
-                      AgreedStop::reason(), plural(done, "step")));
+                      stop_.reason(), plural(done, "step")));
+      return require_batches();
+    }
     session_->step().flush(session_->ledger());
     sync_metrics();
     checkpoints_.save_last(save_point(done));
+    require_batches();
     checkpoints_.require_last();
-    console_.line(
-        fmt::format("{}: stopped after {} of {}, which are saved; the same command "
-                    "goes on from there, with run_name={}",
-                    AgreedStop::reason(), done, plural(config_.steps, "step"),
-                    path_text(directory().filename())));
+    console_.line(fmt::format(
+        "{}: stopped after {} of {}, which are saved; the same command "
+        "goes on from there, with run_name={}",
+        stop_.reason(), done, plural(config_.steps, "step"), path_text(directory().filename())));
     if (metrics_) metrics_->require_written();
+  }
+
+  // Throws, in every process, where one could not make a batch, unless it was told to stop while it
+  // made that. None ends before all have come here: a launcher might end the others with it.
+  void require_batches() {
+    const bool has_failed = batch_failure_ && !StopSignal::is_there();
+    if (world_.sum(has_failed) == 0) return;
+    if (world_.is_first()) console_.line(checkpoints_.advice());
+    if (has_failed) std::rethrow_exception(batch_failure_);
+    throw Error("another process could not make a batch");
   }
 
   // After so many steps. Gives whether it was the best so far.
@@ -417,6 +449,7 @@ class Run {
   StepFigures all_steps_;  // of the first process: also those before the run was resumed
   StepFigures own_steps_;  // since this process began
   std::optional<MetricsFile> metrics_;  // of the first process
+  std::exception_ptr batch_failure_;    // of the step that would come next
   std::optional<TrainingSession> session_;
   std::optional<data::TokenFileCheck> data_check_;
   RunCheckpoints checkpoints_;

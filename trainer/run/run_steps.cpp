@@ -30,11 +30,18 @@ fs::path folder_for_dumps(const PlannedRun& run) {
   return folder;
 }
 
+std::function<void()> stop_streams(const TrainingData& data) {
+  return [&data] {
+    for (const auto& stream : data.streams) stream->stop();
+  };
+}
+
 }  // namespace
 
 RunBatches::RunBatches(const TrainingData& data, int64_t begin, int64_t end)
-    : own(data.training, begin, end) {
-  if (data.training_of_others) of_others.emplace(data.training_of_others, begin, end);
+    : own(data.training, begin, end, stop_streams(data)) {
+  if (data.training_of_others)
+    of_others.emplace(data.training_of_others, begin, end, stop_streams(data));
 }
 
 RunSteps::RunSteps(const PlannedRun& run, TrainingSession& session, RunCheckpoints& checkpoints,
@@ -50,14 +57,17 @@ RunSteps::RunSteps(const PlannedRun& run, TrainingSession& session, RunCheckpoin
   session.step().set_sum_over_devices(sum_over(run.world));
 }
 
-StepMetrics RunSteps::run(RunBatches& batches, int64_t i, bool is_flushed) {
-  const auto start = Clock::now();
+void RunSteps::fetch(RunBatches& batches) {
+  start_ = Clock::now();
   batch_.clear();
   of_others_.clear();
   for (int64_t m = 0; m < run_.spec.config().gradient_accumulation_steps; ++m) {
     batch_.push_back(batches.own.next());
     if (batches.of_others) of_others_.push_back(batches.of_others->next());
   }
+}
+
+StepMetrics RunSteps::run(int64_t i, bool is_flushed) {
   int64_t weights = 0, chosen_targets = 0;
   for (const data::Batch& batch : batch_) {
     weights += batch.total_weights;
@@ -68,9 +78,9 @@ StepMetrics RunSteps::run(RunBatches& batches, int64_t i, bool is_flushed) {
                             .total_weights = run_.world.sum(weights),
                             .chosen_targets = run_.world.sum(chosen_targets)};
   const StepResult result =
-      recorder_.run(session_.step(), i, start, batch_, scalars, of_others_, session_.ledger());
+      recorder_.run(session_.step(), i, start_, batch_, scalars, of_others_, session_.ledger());
   if (is_flushed) session_.step().flush(session_.ledger());
-  const double seconds = seconds_since(start);
+  const double seconds = seconds_since(start_);
   if (recorder_.ends_with(i)) write_trace();
   const StepMetrics metrics{.step = i,
                             .seconds = seconds,

@@ -2,6 +2,7 @@
 // about numbers that are not finite.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -22,7 +23,7 @@ struct RunBatches {
   data::PrefetchedBatches own;
   std::optional<data::PrefetchedBatches> of_others;
 
-  // Those of micro-batches [begin, end).
+  // Those of micro-batches [begin, end). When they go, `data`'s streams are told to stop.
   RunBatches(const TrainingData& data, int64_t begin, int64_t end);
 };
 
@@ -32,8 +33,10 @@ class RunSteps {
   RunSteps(const PlannedRun& run, TrainingSession& session, RunCheckpoints& checkpoints,
            const Peak& peak);
 
-  // Step number `i`, of the next batches. A flushed one leaves parameters updated.
-  StepMetrics run(RunBatches& batches, int64_t i, bool is_flushed);
+  // Takes the batches of the next step, whose time begins with this. Throws what a batch threw.
+  void fetch(RunBatches& batches);
+  // Step number `i`, of the batches that were fetched. A flushed one leaves parameters updated.
+  StepMetrics run(int64_t i, bool is_flushed);
   // Throws Error where the step that was run last has numbers that are not finite, unless it was
   // skipped as on_non_finite says.
   void require_finite(const StepMetrics& metrics);
@@ -47,8 +50,9 @@ class RunSteps {
   TrainingSession& session_;
   RunCheckpoints& checkpoints_;
   const Peak peak_;
-  const double flops_;                          // of a step
-  std::vector<data::Batch> batch_, of_others_;  // of the step at hand, by micro-batch
+  const double flops_;                           // of a step
+  std::vector<data::Batch> batch_, of_others_;   // of the step at hand, by micro-batch
+  std::chrono::steady_clock::time_point start_;  // of that
   NonFiniteSteps non_finite_;
   StepRecorder recorder_;
 };

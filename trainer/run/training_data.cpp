@@ -6,13 +6,17 @@
 #include <array>
 #include <cmath>
 #include <filesystem>
+#include <iterator>
+#include <mutex>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "base/parallel.h"
 #include "base/pieces.h"
 #include "base/printable.h"
 #include "base/text.h"
@@ -26,6 +30,7 @@
 #include "data/text/tokenized_file.h"
 #include "trainer/config/data_paths.h"
 #include "trainer/config/eval_datasets.h"
+#include "trainer/config/key_values.h"
 #include "trainer/config/row_images.h"
 #include "trainer/run/prompt_writer.h"
 #include "trainer/step/training_plans.h"
@@ -37,30 +42,32 @@ namespace {
 namespace fs = std::filesystem;
 using SharedFile = std::shared_ptr<const data::TokenFile>;
 
-// Returns read(). What that says of a file comes after the key by which the file was found.
+// Returns read(). What that says of a file comes after `where`.
 template <class F>
-auto read_file_of(const Config& config, const char* key, F read) {
+auto read_at(const std::string& where, F read) {
   try {
     return read();
+  } catch (const data::NoRowsError& error) {
+    throw data::NoRowsError(where + ": " + error.what());
   } catch (const DataError& error) {
-    throw DataError(location(config, key) + ": " + error.what());
+    throw DataError(where + ": " + error.what());
   }
 }
 
-// Opens files as the config says.
+// Opens files as the config says. Any number of threads may ask at a time.
 class Opener {
  public:
   // `counted` is what batches count.
-  Opener(const Config& config, data::Counted counted, const data::Tokenizer* tokenizer,
-         const Log& log)
+  Opener(const Config& config, data::Counted counted,
+         std::shared_ptr<const data::Tokenizer> tokenizer, const Log& log)
       : config_(config),
         counted_(counted),
         images_(row_images(config)),
-        tokenizer_(tokenizer),
+        tokenizer_(std::move(tokenizer)),
         log_(log) {}
 
-  SharedFile file(const char* key, const fs::path& path) {
-    return read_file_of(config_, key, [&] { return checked_file(key, path); });
+  SharedFile file(const char* key, const fs::path& path, std::stop_token stop = {}) {
+    return read_at(location(config_, key), [&] { return checked_file(key, path, stop); });
   }
 
   // `path` is what the user knows the file by.
@@ -68,16 +75,59 @@ class Opener {
                                          const fs::path& path,
                                          data::WindowRows::Remainder remainder,
                                          const data::DocumentChoice& choice = {}) const {
+    return read_at(location(config_, key) + ": " + path_text(path),
+                   [&] { return make_rows(file, path, remainder, choice); });
+  }
+
+  // A file of dataset_path for StreamedRows; of one without rows, why, is said.
+  data::OpenedShard shard(const fs::path& path, std::stop_token stop) {
+    constexpr const char* kKey = "dataset_path";
+    data::OpenedShard opened{
+        .name = location(config_, kKey) + ": " + path_text(path), .rows = {}, .identity = {}};
     try {
-      return make_rows(file, path, remainder, choice);
-    } catch (const DataError& error) {
-      throw DataError(
-          fmt::format("{}: {}: {}", location(config_, key), path_text(path), error.what()));
+      const SharedFile tokens = file(kKey, path, stop);
+      if (config_.verify_token_files)
+        read_at(location(config_, kKey), [&] { tokens->verify(stop); });
+      opened.identity = tokens->identity();
+      if (data::is_text(path) && !config_.keep_tokens)
+        opened.when_closed = [made = tokens->path()] { data::remove_tokenized(made); };
+      opened.rows = rows(kKey, tokens, path, data::WindowRows::Remainder::dropped);
+    } catch (const data::NoRowsError& error) {
+      log_(std::string(error.what()) + "; left out");
     }
+    return opened;
+  }
+
+  // Of a file that is not opened yet, without reading all of it.
+  std::string identity(const fs::path& path) {
+    return read_at(location(config_, "dataset_path"), [&] {
+      if (!data::is_text(path)) return data::TokenFile(path).identity();
+      data::TokenizeOptions options = tokenize_options();
+      options.encode.chat_template = used_template();
+      return data::text_identity(path, *tokenizer_, options, cache());
+    });
+  }
+
+  // Does what can be done before the file is opened. Whether its documents begin with bos.
+  bool look_at(const fs::path& path) {
+    constexpr const char* kKey = "dataset_path";
+    if (!data::is_text(path)) {
+      const SharedFile tokens = file(kKey, path);
+      return tokenizer_ && begins_with_bos(*tokens, *tokenizer_);
+    }
+    check_vocabulary("tokenizer_path", tokenizer_->path(), tokenizer_->ordinary_vocab_size());
+    if (data::has_records(path) && read_at(location(config_, kKey), [&] {
+          return data::first_example(path, tokenize_options()).takes_template;
+        }))
+      use_template();
+    const data::Document document =
+        data::encode_text("a", *tokenizer_, config_.add_bos_eos, std::nullopt);
+    return !document.tokens.empty() && document.tokens.front() == tokenizer_->bos_id();
   }
 
   // Where a file was read that one writes.
   std::optional<data::ChatTemplate> used_template() const {
+    std::lock_guard lock(mutex_);
     return template_ ? *template_ : std::nullopt;
   }
 
@@ -119,9 +169,9 @@ class Opener {
     }
   }
 
-  SharedFile checked_file(const char* key, const fs::path& path) {
+  SharedFile checked_file(const char* key, const fs::path& path, const std::stop_token& stop) {
     SharedFile file =
-        data::is_text(path) ? tokenized(path) : std::make_shared<const data::TokenFile>(path);
+        data::is_text(path) ? tokenized(path, stop) : std::make_shared<const data::TokenFile>(path);
     if (tokenizer_)
       require_tokenizer(key, *file, tokenizer_->fingerprint(), path_text(tokenizer_->path()));
     if (!data::is_text(path)) {
@@ -133,9 +183,9 @@ class Opener {
                                 : file->vocab_size());
     if (file->vocab_size() > config_.model.vocabulary) check_ids(key, *file);
     warn_of_bos(path, *file);
-    if (first_)
-      require_tokenizer(key, *file, first_->tokenizer_fingerprint(), path_text(first_->path()));
-    if (!first_) first_ = file;
+    std::lock_guard lock(mutex_);
+    if (!first_) first_ = {path_text(file->path()), file->tokenizer_fingerprint()};
+    require_tokenizer(key, *file, first_->tokenizer_fingerprint, first_->name);
     return file;
   }
 
@@ -162,18 +212,24 @@ class Opener {
                     path_text(path), excerpt(tokenizer_->spelling(tokenizer_->bos_id()))));
   }
 
-  SharedFile tokenized(const fs::path& path) {
+  fs::path cache() const { return config_.base_output_directory / kTokensFolder; }
+
+  // Without a chat template.
+  data::TokenizeOptions tokenize_options() const {
+    return {.encode = {.train_on = config_.train_on,
+                       .add_bos_eos = config_.add_bos_eos,
+                       .image_text = images_ ? std::optional(images_->text) : std::nullopt},
+            .columns = config_.train_data_columns,
+            .preference = reads_pairs(),
+            .skip_bad_lines = config_.skip_bad_lines,
+            .max_image_pixels = config_.max_image_pixels,
+            .say = log_};
+  }
+
+  SharedFile tokenized(const fs::path& path, const std::stop_token& stop) {
     check_vocabulary("tokenizer_path", tokenizer_->path(), tokenizer_->ordinary_vocab_size());
-    fs::path cache = config_.base_output_directory / kTokensFolder;
-    data::TokenizeOptions options{
-        .encode = {.train_on = config_.train_on,
-                   .add_bos_eos = config_.add_bos_eos,
-                   .image_text = images_ ? std::optional(images_->text) : std::nullopt},
-        .columns = config_.train_data_columns,
-        .preference = reads_pairs(),
-        .skip_bad_lines = config_.skip_bad_lines,
-        .max_image_pixels = config_.max_image_pixels,
-        .say = log_};
+    data::TokenizeOptions options = tokenize_options();
+    options.stop = stop;
     std::string what;
     if (data::has_records(path)) {
       const data::FirstExample first = data::first_example(path, options);
@@ -183,12 +239,13 @@ class Opener {
         what += ", by the chat template " + options.encode.chat_template->name();
     }
     log_(fmt::format("{}: reading it{}, tokenized into {}", path_text(path),
-                     what.empty() ? "" : " (" + what + ")", path_text(cache)));
-    return data::open_tokenized(path, *tokenizer_, options, cache);
+                     what.empty() ? "" : " (" + what + ")", path_text(cache())));
+    return data::open_tokenized(path, *tokenizer_, options, cache());
   }
 
   // Looks for it but once.
   const std::optional<data::ChatTemplate>& use_template() {
+    std::lock_guard lock(mutex_);
     if (!template_) template_ = find_chat_template(config_, *tokenizer_);
     return *template_;
   }
@@ -261,13 +318,19 @@ class Opener {
 
   bool reads_pairs() const { return counted_ != data::Counted::targets; }
 
-  const Config& config_;
+  struct FirstFile {
+    std::string name;
+    uint64_t tokenizer_fingerprint;
+  };
+
+  const Config config_;
   const data::Counted counted_;
   const std::optional<data::RowImages> images_;
-  const data::Tokenizer* tokenizer_;
-  const Log& log_;
+  const std::shared_ptr<const data::Tokenizer> tokenizer_;
+  const Log log_;
+  mutable std::mutex mutex_;                                   // of what follows
   std::optional<std::optional<data::ChatTemplate>> template_;  // once it was looked for
-  SharedFile first_;                                           // all must be by one tokenizer
+  std::optional<FirstFile> first_;                             // all must be by one tokenizer
 };
 
 // A prompt would be written as the model was not taught.
@@ -334,6 +397,10 @@ std::shared_ptr<const data::Rows> joined(Parts parts) {
   return std::make_shared<const data::JoinedRows>(std::move(parts));
 }
 
+std::string weight_text(const DatasetFile& entry) {
+  return entry.weight ? fmt::format(" x {}", *entry.weight) : "";
+}
+
 // The rows of an entry of dataset_path; those of documents that are held out go to `held_out`.
 std::shared_ptr<const data::Rows> open_entry(const Config& config, const DatasetFile& entry,
                                              Opener& opener, TrainingData& result,
@@ -343,8 +410,7 @@ std::shared_ptr<const data::Rows> open_entry(const Config& config, const Dataset
   Parts parts;
   for (const fs::path& path : data_paths(entry.path, config.train_split)) {
     const SharedFile& file = result.files.emplace_back(opener.file(kKey, path));
-    result.identity.push_back(file->identity() +
-                              (entry.weight ? fmt::format(" x {}", *entry.weight) : ""));
+    result.identity.push_back(file->identity() + weight_text(entry));
     data::DocumentChoice choice;
     if (config.eval_fraction > 0 && file->has_documents())
       choice.held_out = std::make_shared<const data::HeldOutDocuments>(*file, config.eval_fraction);
@@ -413,10 +479,91 @@ void open_validation(const Config& config, const data::BatchSchema& schema, cons
     if (schema.counted == data::Counted::answers)
       opened.of_others = data::sequential_batches(rows, of_others(schema), rank);
   }
-  if (schema.counted != data::Counted::targets) return;
+  if (schema.counted != data::Counted::targets || config.shuffle_window > 0) return;
   int32_t vocab_size = 0;
   for (const SharedFile& one : result.files) vocab_size = std::max(vocab_size, one->vocab_size());
   result.unigram_loss = data::unigram_cross_entropy(trained, evaluated, vocab_size);
+}
+
+// Opens all files, whose rows are shuffled together. Whether documents begin with bos, by the
+// first.
+bool open_files(const Config& config, Opener& opener, const data::BatchSchema& schema,
+                const data::Rank& rank, const Log& log, TrainingData& result, Parts& held_out) {
+  std::vector<data::WeightedRows> sources;
+  for (const DatasetFile& entry : config.dataset_path)
+    sources.push_back({open_entry(config, entry, opener, result, held_out), entry.weight});
+  const int64_t rows_of_step = rows_per_step(config, rank.world_size);
+  const std::optional<int64_t> end = end_of_epochs(config, sources);
+  if (end) result.steps = (*end - 1) / rows_of_step + 1;
+  log(epochs_text(config, sources, end, result.steps, rows_of_step));
+  const auto seed = static_cast<uint64_t>(config.seed);
+  if (schema.counted == data::Counted::answers)
+    result.training_of_others = data::shuffled_batches(sources, of_others(schema), seed, rank, end);
+  result.training = data::shuffled_batches(std::move(sources), schema, seed, rank, end);
+  return result.tokenizer && begins_with_bos(*result.files.front(), *result.tokenizer);
+}
+
+// How the files are read: "600 steps of 8 rows, from 12 files one after the other, shuffled in
+// windows of 1000 rows".
+std::string streams_text(const Config& config, size_t files, int64_t rows_of_step) {
+  return fmt::format("{} of {}, from {} one after the other, {}", plural(config.steps, "step"),
+                     plural(rows_of_step, "row"), plural(static_cast<int64_t>(files), "file"),
+                     config.shuffle_window == 1
+                         ? "as they stand"
+                         : "shuffled in windows of " + plural(config.shuffle_window, "row"));
+}
+
+// Has files opened as their rows are needed: those of each entry by themselves where entries have
+// weights, all together otherwise. Whether documents begin with bos, by the first.
+bool open_streams(const Config& config, const std::shared_ptr<Opener>& opener,
+                  const data::BatchSchema& schema, const data::Rank& rank, const Log& log,
+                  TrainingData& result) {
+  // A checkpoint's manifest has a record of each, and must not become too long to be read.
+  constexpr size_t kMostFiles = 10'000;
+  std::vector<fs::path> paths;
+  std::vector<std::string> weights;
+  std::vector<size_t> ends;  // of entries, among the paths
+  for (const DatasetFile& entry : config.dataset_path) {
+    std::ranges::move(data_paths(entry.path, config.train_split), std::back_inserter(paths));
+    ends.push_back(paths.size());
+    weights.resize(paths.size(), weight_text(entry));
+  }
+  if (paths.size() > kMostFiles)
+    throw ConfigError(fmt::format("{}: found {} files, expected at most {} with {}",
+                                  location(config, "dataset_path"), paths.size(), kMostFiles,
+                                  described(config, "shuffle_window")));
+  std::optional<bool> has_bos;
+  size_t begin = 0;
+  for (const size_t end : ends) {
+    const bool first_has_bos = opener->look_at(paths[begin]);
+    if (!has_bos) has_bos = first_has_bos;
+    begin = end;
+  }
+  result.identity.resize(paths.size());
+  parallel_for(paths.size(),
+               [&](size_t i) { result.identity[i] = opener->identity(paths[i]) + weights[i]; });
+  log(streams_text(config, paths.size(), rows_per_step(config, rank.world_size)));
+
+  const bool is_mixed = config.dataset_path.front().weight.has_value();
+  if (!is_mixed) ends = {paths.size()};
+  std::vector<data::WeightedSequence> sequences;
+  begin = 0;
+  for (size_t i = 0; i < ends.size(); begin = ends[i++]) {
+    data::StreamedRowsOptions options{
+        .shards = {}, .window = config.shuffle_window, .seed = static_cast<uint64_t>(config.seed)};
+    for (size_t shard = begin; shard < ends[i]; ++shard)
+      options.shards.push_back(static_cast<int64_t>(shard));
+    result.streams.push_back(std::make_shared<data::StreamedRows>(
+        [opener, paths](int64_t shard, const std::stop_token& stop) {
+          return opener->shard(paths[static_cast<size_t>(shard)], stop);
+        },
+        std::move(options)));
+    sequences.push_back({result.streams.back(), config.dataset_path[i].weight.value_or(1)});
+  }
+  if (schema.counted == data::Counted::answers)
+    result.training_of_others = data::mixed_batches(sequences, of_others(schema), rank);
+  result.training = data::mixed_batches(std::move(sequences), schema, rank);
+  return *has_bos;
 }
 
 }  // namespace
@@ -426,39 +573,39 @@ TrainingData open_data(const Config& config, const data::BatchSchema& schema, co
   if (schema.counted != data::Counted::targets) require_rows_of_answers(config);
   TrainingData result;
   result.steps = config.steps;
-  uint64_t seed = static_cast<uint64_t>(config.seed);
   const bool is_synthetic = config.dataset_type == DatasetType::synthetic;
   if (!config.tokenizer_path.empty() && (!is_synthetic || !config.add_tokens.empty()))
-    result.tokenizer = read_file_of(config, "tokenizer_path", [&] {
-      return std::make_unique<data::Tokenizer>(config.tokenizer_path, config.add_tokens);
+    result.tokenizer = read_at(location(config, "tokenizer_path"), [&] {
+      return std::make_shared<const data::Tokenizer>(config.tokenizer_path, config.add_tokens);
     });
   if (is_synthetic) {
-    result.training = data::synthetic_batches(schema, static_cast<int32_t>(config.model.vocabulary),
-                                              seed, rank, row_images(config));
+    result.training =
+        data::synthetic_batches(schema, static_cast<int32_t>(config.model.vocabulary),
+                                static_cast<uint64_t>(config.seed), rank, row_images(config));
     return result;
   }
-  Opener opener(config, schema.counted, result.tokenizer.get(), log);
-  std::vector<data::WeightedRows> sources;
+  const auto opener = std::make_shared<Opener>(config, schema.counted, result.tokenizer, log);
   Parts held_out;
-  for (const DatasetFile& entry : config.dataset_path)
-    sources.push_back({open_entry(config, entry, opener, result, held_out), entry.weight});
-  const int64_t rows_of_step = rows_per_step(config, rank.world_size);
-  const std::optional<int64_t> end = end_of_epochs(config, sources);
-  if (end) result.steps = (*end - 1) / rows_of_step + 1;
-  log(epochs_text(config, sources, end, result.steps, rows_of_step));
-  result.training = data::shuffled_batches(sources, schema, seed, rank, end);
-  if (schema.counted == data::Counted::answers)
-    result.training_of_others = data::shuffled_batches(sources, of_others(schema), seed, rank, end);
-  if (evaluates(config)) open_validation(config, schema, rank, std::move(held_out), opener, result);
-  result.chat_template = opener.used_template();
+  const bool has_bos = config.shuffle_window > 0
+                           ? open_streams(config, opener, schema, rank, log, result)
+                           : open_files(config, *opener, schema, rank, log, result, held_out);
+  if (evaluates(config))
+    open_validation(config, schema, rank, std::move(held_out), *opener, result);
+  result.chat_template = opener->used_template();
   require_use_of_template(config, result.chat_template.has_value());
   if (samples(config)) {
-    const PromptWriter writer(config, *result.files.front(), *result.tokenizer,
-                              result.chat_template);
+    const PromptWriter writer(config, has_bos, *result.tokenizer, result.chat_template);
     result.sample_prompt = writer.sample_prompt();
     if (samples_prompts(config)) result.eval_prompts = writer.eval_prompts();
   }
   return result;
+}
+
+std::vector<data::ShardRecord> shard_records(const TrainingData& data) {
+  std::vector<data::ShardRecord> records;
+  for (const std::shared_ptr<data::StreamedRows>& stream : data.streams)
+    std::ranges::move(stream->records(), std::back_inserter(records));
+  return records;
 }
 
 }  // namespace longshore::trainer

@@ -31,6 +31,7 @@ Manifest sample() {
                             .value = 2.8333333333333335,
                             .without_improvement = 1},
           .data = {"abc", "def x 0.5"},
+          .shards = {{.shard = 1, .rows = 30, .identity = "012"}},
           .frozen_weights = "",
           .config = {{"learning_rate", "0.001"}, {"run_name", "\"a \\\"b\\\"\""}},
           .files = {{.path = "model/config.json", .bytes = 5, .hash = "00ff"}}};
@@ -39,8 +40,9 @@ Manifest sample() {
 TEST(Manifest, ReadsBackWhatWasWritten) {
   EXPECT_EQ(parse_manifest(manifest_text(sample())), sample());
   Manifest without = sample();
-  without.clipping_norm.reset();  // as it is in most
+  without.clipping_norm.reset();  // as it is in most, and the next two
   without.best.reset();
+  without.shards.clear();
   EXPECT_EQ(parse_manifest(manifest_text(without)), without);
 }
 
@@ -82,6 +84,10 @@ TEST(Manifest, NumbersAreWithinWhatARunCanHave) {
   EXPECT_EQ(fault([](Manifest& m) { m.best->without_improvement = -1; }),
             "best: without_improvement: found -1, expected 0 to 10");
   EXPECT_NE(fault([](Manifest& m) { m.best->value = NAN; }), "");
+  EXPECT_EQ(fault([](Manifest& m) { m.shards[0].shard = 2; }),
+            "shards: shard: found 2, expected 0 to 1");
+  EXPECT_EQ(fault([](Manifest& m) { m.shards[0].rows = -1; }),
+            "shards: rows: found -1, expected 0 to 1099511627776");
   EXPECT_EQ(fault([](Manifest& m) { m.files[0].bytes = -1; }),
             "files: model/config.json: bytes: found -1, expected 0 to 9223372036854775807");
 }
@@ -108,7 +114,7 @@ TEST(BestSoFar, ImprovesByMoreThanTheThreshold) {
 // JSON's integers may be larger than ours, and would be others there.
 TEST(Manifest, NumbersOfAnySizeAreNamedAsTheyAre) {
   const std::string text = manifest_text(sample());
-  for (const std::string key : {"format", "step", "seed", "batches", "bytes"}) {
+  for (const std::string key : {"format", "step", "seed", "batches", "shard", "rows", "bytes"}) {
     const size_t at = text.find("\"" + key + "\": ") + key.size() + 4;
     const std::string larger =
         text.substr(0, at) + "9223372036854775808" + text.substr(text.find_first_of(",\n", at));
@@ -155,6 +161,11 @@ TEST(Manifest, HoldsWhatTheConfigCanAskFor) {
   Manifest most = sample();
   most.step = 1'000'000'000;
   most.batches = most.step * 65536;
+  most.shards.clear();
+  most.data.resize(10'000, std::string(32, 'f') + " x 0.12345678901234567");
+  for (int64_t i = 0; i < 10'000; ++i)
+    most.shards.push_back({.shard = i, .rows = 1 << 30, .identity = std::string(32, 'f')});
+  EXPECT_LT(manifest_text(most).size(), size_t{3} << 20);
   EXPECT_EQ(parse_manifest(manifest_text(most)), most);
 }
 

@@ -147,8 +147,9 @@ TEST(Streams, ThatAreClosedAreNoFilesOfTheRun) {
 // Both come within a step: the process stands still between them, so that none is too fast.
 TEST(Signals, ASecondSignalEndsTheRunAtOnce) {
   TemporaryFolder folder;
-  Process process(tiny_train(folder / "", "steps=3 run_name=a gradient_accumulation_steps=3000"),
-                  folder / "log");
+  Process process(
+      tiny_train(folder / "", "steps=3 run_name=a gradient_accumulation_steps=20", 4096),
+      folder / "log");
   ASSERT_TRUE(process.wait_for("completed step: 0"));
   usleep(100'000);  // so that the next is begun
   process.send(SIGTERM);

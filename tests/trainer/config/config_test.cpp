@@ -668,6 +668,15 @@ TEST_F(ConfigTest, ContradictionsNameBothKeysAndTheirOrigins) {
   EXPECT_EQ(fault(tokens + "excess_length_strategy: split\n"),
             "configs/test.yml:14 excess_length_strategy: found split, expected truncate with "
             "dataset_type = tokens (configs/test.yml:12)");
+  const std::string streamed = documents + "dataset_path: a.tokens\nshuffle_window: 9\n";
+  EXPECT_EQ(fault(streamed + "num_epoch: 2\n"),
+            "configs/test.yml:15 num_epoch: found 2, expected 0 with shuffle_window = 9 "
+            "(configs/test.yml:14): rows are counted as they are read; nearest: steps");
+  EXPECT_EQ(fault(streamed + "eval_fraction: 0.5\n"),
+            "configs/test.yml:15 eval_fraction: found 0.5, expected 0 with shuffle_window = 9 "
+            "(configs/test.yml:14): files are read as they are needed; nearest: "
+            "eval_dataset_path, of a file that is not trained on");
+  EXPECT_NO_THROW(load_text(kModelLines + streamed + "keep_tokens: false\n"));
   EXPECT_NO_THROW(
       load_text(kModelLines + documents +
                 "dataset_path: a.jsonl, b.txt\ntokenizer_path: t\nchat_template: gemma\n"

@@ -43,6 +43,19 @@ TEST(UnusedKeys, AreThoseOfOtherOptimizers) {
   }
 }
 
+TEST(UnusedKeys, IncludeTokensThatNobodyRemoves) {
+  const std::vector<std::string> removed{"keep_tokens=false", "dataset_type=documents",
+                                         "dataset_path=README.md", "tokenizer_path=README.md"};
+  auto with_window = [&](const char* window) {
+    std::vector<std::string> keys = removed;
+    keys.push_back(std::string("shuffle_window=") + window);
+    return unused("llama3_8b.yml", keys);
+  };
+  EXPECT_EQ(with_window("0"), Lines{"command line keep_tokens: false has no effect with "
+                                    "shuffle_window = 0 (command line)"});
+  EXPECT_EQ(with_window("5"), Lines());
+}
+
 TEST(UnusedKeys, IncludeTokensOfAnImageWhereEachPatchHasOne) {
   const Lines lines = unused("paligemma2_3b.yml", {"mm_tokens_per_image=64"});
   ASSERT_EQ(lines.size(), 1u);

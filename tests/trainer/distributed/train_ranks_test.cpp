@@ -129,6 +129,40 @@ TEST_F(TrainRanks, AgreeOnTheBestAndOnAnEarlyStop) {
   EXPECT_EQ(open_checkpoint(run / "best").manifest.step, steps.begin()->second);
 }
 
+// Of files that are opened as they are needed, and of which the last cannot be read: then all save
+// what they did and end.
+TEST_F(TrainRanks, StreamTheRowsThatOneStreams) {
+  fs::create_directories(output_);
+  for (int i = 0; i < 4; ++i) {
+    std::ofstream file(output_ / ("shard-" + std::to_string(i) + ".jsonl"));
+    for (int row = 0; row < 6; ++row) file << R"({"text": "the boats )" << i << row << " wait\"}\n";
+    if (i == 3) file << "broken\n";
+  }
+  auto stream = [&](const std::string& run, int ranks, const std::string& settings) {
+    std::string text = command(run, ranks, settings);
+    auto replace = [&](const std::string& what, const std::string& by) {
+      text.replace(text.find(what), what.size(), by);
+    };
+    replace("dataset_type=synthetic ", "dataset_type=documents packing=false 'dataset_path=" +
+                                           (output_ / "shard-*.jsonl").string() + "' ");
+    replace("tokenizer_path= ", "tokenizer_path=tests/goldens/tokenizers/sp_bpe ");
+    replace("vocab_size=61 ", "vocab_size=2048 ");
+    return run_program((ranks > 1 ? mpirun(ranks) : "OMP_NUM_THREADS=1 ") + text);
+  };
+  const std::string skipping = "shuffle_window=1 steps=9 skip_bad_lines=true ";
+  const ProgramResult one = stream("one", 1, skipping);
+  ASSERT_EQ(one.exit_code, 0) << one.output;
+  fs::remove_all(output_ / "tokens");
+  const ProgramResult bad = stream("two", 2, "shuffle_window=1 steps=9");
+  EXPECT_NE(bad.exit_code, 0);
+  EXPECT_THAT(bad.output, HasSubstr("shard-3.jsonl:7: no valid JSON"));
+  EXPECT_THAT(bad.output, HasSubstr("the run goes on from it: "));
+  const ProgramResult two = stream("two", 2, skipping);
+  ASSERT_EQ(two.exit_code, 0) << two.output;
+  EXPECT_THAT(two.output, HasSubstr("after 4 steps"));
+  expect_near(losses_of("two"), losses_of("one"));
+}
+
 // By what plan says of the same mesh.
 TEST_F(TrainRanks, TakeTheMemoryThatIsPlanned) {
   for (const char* policy : {"none", "qkv_proj_offloaded optimizer_memory_host_offload=true"}) {

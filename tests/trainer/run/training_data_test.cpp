@@ -9,6 +9,7 @@
 #include <cmath>
 #include <fstream>
 #include <map>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -255,14 +256,16 @@ std::multiset<std::string> texts_of(const data::BatchSource& source, int64_t bat
   return texts;
 }
 
+// Records of texts, all different.
+std::string lines(int first, int end) {
+  std::string text;
+  for (int i = first; i < end; ++i)
+    text += R"({"text": "the boats )" + std::to_string(i) + " wait\"}\n";
+  return text;
+}
+
 // One epoch and a half of two files, whose last step has a row of five.
 TEST_F(TrainingDataTest, EpochsEndWithinAStep) {
-  auto lines = [](int first, int end) {
-    std::string text;
-    for (int i = first; i < end; ++i)
-      text += R"({"text": "the boats )" + std::to_string(i) + " wait\"}\n";
-    return text;
-  };
   const std::string a = folder_.write("a.jsonl", lines(0, 9)).string(),
                     b = folder_.write("b.jsonl", lines(9, 14)).string();
   const Config read = config(
@@ -288,12 +291,6 @@ TEST_F(TrainingDataTest, EpochsEndWithinAStep) {
 
 // Each document is in one of the two, equal ones in the same, wherever they stand.
 TEST_F(TrainingDataTest, HoldsOutAPartByWhatDocumentsHold) {
-  auto lines = [](int first, int end) {
-    std::string text;
-    for (int i = first; i < end; ++i)
-      text += R"({"text": "the boats )" + std::to_string(i) + " wait\"}\n";
-    return text;
-  };
   folder_.write("in_two.a.jsonl", lines(40, 90));
   folder_.write("in_two.b.jsonl", lines(0, 40));
   const std::string one = folder_.write("one.jsonl", lines(0, 90)).string(),
@@ -326,6 +323,212 @@ TEST_F(TrainingDataTest, HoldsOutAPartByWhatDocumentsHold) {
     EXPECT_THAT(message_of<DataError>([&] { parts(one, wrong); }),
                 HasSubstr(std::string(wrong) == "1e-9" ? "holds out none of the documents"
                                                        : "all its documents are held out"));
+}
+
+// Everything that a batch of text holds.
+std::vector<int32_t> values(const data::Batch& batch) {
+  std::vector<int32_t> all;
+  for (const char* input : {data::kTokens, data::kTargets, data::kPositions, data::kSegments})
+    all.insert(all.end(), batch[input].begin(), batch[input].end());
+  return all;
+}
+
+class StreamedData : public TrainingDataTest {
+ protected:
+  // Of rows of one text each.
+  Config streamed(const std::string& paths, const std::vector<std::string>& more) const {
+    std::vector<std::string> all{"dataset_path=" + paths, "packing=false",
+                                 "per_device_batch_size=1"};
+    all.insert(all.end(), more.begin(), more.end());
+    return config(all);
+  }
+
+  // Noting what is said.
+  TrainingData open(const Config& read) {
+    return open_data(read, shape_of(read), [this](const std::string& line) {
+      std::lock_guard lock(mutex_);
+      said_.push_back(line);
+    });
+  }
+
+  // Files that were read, of those that said so since this was asked.
+  std::set<std::string> files_read() {
+    std::lock_guard lock(mutex_);
+    std::set<std::string> files;
+    for (const std::string& line : said_)
+      if (const size_t at = line.find(": reading it"); at != line.npos)
+        files.insert(std::filesystem::path(line.substr(0, at)).filename());
+    said_.clear();
+    return files;
+  }
+
+  std::vector<std::string> said() {
+    std::lock_guard lock(mutex_);
+    return said_;
+  }
+
+  std::filesystem::path cache() const { return folder_ / "runs" / kTokensFolder; }
+  size_t cached() const {
+    using Iterator = std::filesystem::directory_iterator;
+    return static_cast<size_t>(std::distance(Iterator(cache()), Iterator()));
+  }
+
+  std::mutex mutex_;
+  std::vector<std::string> said_;
+};
+
+// Whatever the files are, with and without packing, and in streams of text.
+TEST_F(StreamedData, HasEachRowOnceAnEpoch) {
+  const std::string a = folder_.write("a.jsonl", lines(0, 9)).string(), b = write_pairs("b.jsonl"),
+                    text = folder_.write("c.txt", "One boat.\n\nTwo boats.\n").string();
+  data::Tokenizer tokenizer(kTokenizers + "sp_bpe");
+  const std::vector<std::filesystem::path> made_of{folder_.write("d.jsonl", lines(20, 25))};
+  data::tokenize_files(tokenizer, made_of, folder_ / "d.tokens");
+  const std::string paths = a + "," + b + "," + text + "," + (folder_ / "d.tokens").string();
+  const std::string plain = a + "," + text;
+  for (const auto& [files, settings] :
+       {std::pair{paths, std::vector<std::string>{}},
+        {paths, {"packing=true"}},
+        {plain, {"dataset_type=tokens", "max_target_length=8", "packing=true"}}}) {
+    const Config whole = streamed(files, settings);
+    const TrainingData all = open_silently(whole);
+    std::vector<std::string> epoch = settings;
+    epoch.push_back("num_epoch=1");
+    const int64_t count = open_silently(streamed(files, epoch)).steps;
+    ASSERT_GT(count, 5);
+    const std::multiset<std::string> expected =
+        texts_of(all.training, 2 * count, whole.max_target_length);
+    for (const char* window : {"1", "5", "1000"}) {
+      std::vector<std::string> in_windows = settings;
+      in_windows.push_back(std::string("shuffle_window=") + window);
+      const TrainingData streams = open_silently(streamed(files, in_windows));
+      EXPECT_EQ(texts_of(streams.training, 2 * count, whole.max_target_length), expected) << window;
+    }
+  }
+}
+
+// A later file may be broken: what is before it is trained on, and can be gone on from.
+TEST_F(StreamedData, BeginsBeforeLaterFilesAreRead) {
+  const std::string a = folder_.write("a.jsonl", lines(0, 4)).string(),
+                    b = folder_.write("b.jsonl", lines(4, 8)).string(),
+                    c = folder_.write("c.jsonl", lines(8, 10) + "broken\n" + lines(10, 12))
+                            .string(),
+                    d = folder_.write("d.jsonl", lines(12, 16)).string(),
+                    paths = a + "," + b + "," + c + "," + d;
+  std::vector<data::ShardRecord> records;
+  std::vector<std::string> identity;
+  {
+    const TrainingData data = open(streamed(paths, {"shuffle_window=1"}));
+    EXPECT_EQ(said(), std::vector<std::string>{
+                          "1 step of 1 row, from 4 files one after the other, as they stand"});
+    EXPECT_FALSE(std::filesystem::exists(cache()));
+    texts_of(data.training, 4, 64);
+    EXPECT_FALSE(files_read().contains("d.jsonl"));
+    texts_of(data.training, 8, 64);
+    EXPECT_EQ(message_of<DataError>([&] { data.training(8); }),
+              "command line dataset_path: " + c + ":3: no valid JSON at byte 1: found \"b\"");
+    EXPECT_NO_THROW(data.training(7));
+    records = shard_records(data);
+    identity = data.identity;
+  }
+  EXPECT_EQ(records.size(), 2u);
+  const TrainingData data = open(streamed(paths, {"shuffle_window=1", "skip_bad_lines=true"}));
+  EXPECT_EQ(data.identity, identity);
+  data.streams[0]->restore(records);
+  files_read();
+  data.training(8);
+  EXPECT_FALSE(files_read().contains("b.jsonl"));
+  EXPECT_EQ(values(data.training(12)), values(data.training(28)));
+  EXPECT_EQ(shard_records(data)[2].rows, 4);
+}
+
+// Bit for bit, though tokens of what was passed are gone, and not made again.
+TEST_F(StreamedData, GoesOnWithoutTheTokensOfPassedFiles) {
+  constexpr int kFiles = 20, kRows = 5, kAll = kFiles * kRows;
+  for (int i = 0; i < kFiles; ++i)
+    folder_.write("shard-" + std::to_string(100 + i) + ".jsonl", lines(i * kRows, (i + 1) * kRows));
+  const Config read =
+      streamed((folder_ / "shard-*.jsonl").string(), {"shuffle_window=4", "keep_tokens=false"});
+  const TrainingData straight = open_silently(read);
+  std::vector<std::vector<int32_t>> expected;
+  for (int64_t i = 0; i < 2 * kAll; ++i) {
+    expected.push_back(values(straight.training(i)));
+    // A window is of two files at most: two windows, as many files ahead, one more, and a lock.
+    ASSERT_LE(cached(), 8u) << i;
+  }
+  for (const int64_t place : {37, kAll + 60}) {
+    std::vector<data::ShardRecord> records;
+    {
+      const TrainingData stopped = open_silently(read);
+      for (int64_t i = 0; i < place; ++i) stopped.training(i);
+      records = shard_records(stopped);
+    }
+    EXPECT_EQ(std::ssize(records) == kFiles, place > kAll);
+    std::filesystem::remove_all(cache());
+    files_read();
+    const TrainingData resumed = open(read);
+    EXPECT_EQ(resumed.identity, straight.identity);
+    resumed.streams[0]->restore(records);
+    EXPECT_EQ(values(resumed.training(place)), expected[static_cast<size_t>(place)]);
+    EXPECT_LE(files_read().size(), 4u);
+    for (int64_t i = place; i < 2 * kAll; ++i)
+      ASSERT_EQ(values(resumed.training(i)), expected[static_cast<size_t>(i)]) << i;
+  }
+}
+
+// Before it is read, too.
+TEST_F(StreamedData, KnowsAFileThatWasChanged) {
+  const std::string a = folder_.write("a.jsonl", lines(0, 4)).string(),
+                    b = folder_.write("b.jsonl", lines(4, 8)).string();
+  auto identity = [&](const std::string& paths) {
+    return open_silently(streamed(paths, {"shuffle_window=3"})).identity;
+  };
+  const std::vector<std::string> before = identity(a + "," + b);
+  ASSERT_EQ(before.size(), 2u);
+  EXPECT_NE(identity(a + ":1," + b + ":2"), identity(a + ":1," + b + ":3"));
+  folder_.write("b.jsonl", lines(4, 7) + lines(9, 10));
+  const std::vector<std::string> after = identity(a + "," + b);
+  EXPECT_EQ(after[0], before[0]);
+  EXPECT_NE(after[1], before[1]);
+}
+
+TEST_F(StreamedData, LeavesOutFilesWithoutRows) {
+  const std::string
+      a = folder_.write("a.jsonl", lines(0, 3)).string(),
+      empty = folder_.write("b.jsonl", "").string(),
+      long_text =
+          folder_.write("c.jsonl", R"({"text": "One )" + std::string(900, 'x') + "\"}\n").string();
+  const TrainingData data = open(streamed(a + "," + empty + "," + long_text,
+                                          {"shuffle_window=1", "excess_length_strategy=skip"}));
+  EXPECT_EQ(values(data.training(2)), values(data.training(5)));
+  const std::vector<std::string> lines = said();
+  for (const std::string& expected :
+       {"command line dataset_path: " + empty + ": found no text to learn; left out",
+        "command line dataset_path: " + long_text + ": found nothing to train on in 1 document: "})
+    EXPECT_TRUE(std::ranges::any_of(lines, [&](const std::string& line) {
+      return line.starts_with(expected);
+    })) << expected;
+  EXPECT_THAT(message_of<DataError>(
+                  [&] { open_silently(streamed(empty, {"shuffle_window=1"})).training(0); }),
+              HasSubstr("found nothing to train on in any of 1 files"));
+}
+
+// Each entry by itself, in its share.
+TEST_F(StreamedData, IsMixedByWeights) {
+  folder_.write("a1.jsonl", lines(0, 3));
+  folder_.write("a2.jsonl", lines(3, 6));
+  const std::string a = (folder_ / "a?.jsonl").string(),
+                    b = folder_.write("b.jsonl", lines(50, 52)).string();
+  const TrainingData data = open_silently(
+      streamed(a + ":0.75," + b + ":0.25", {"shuffle_window=2", "per_device_batch_size=4"}));
+  const std::multiset<std::string> of_b =
+      texts_of(open_silently(streamed(b, {"shuffle_window=1"})).training, 2, 64);
+  for (int64_t batch = 0; batch < 6; ++batch)
+    EXPECT_EQ(std::ranges::count_if(texts_of([&](int64_t) { return data.training(batch); }, 1, 64),
+                                    [&](const std::string& text) { return of_b.contains(text); }),
+              1);
+  EXPECT_EQ(shard_records(data).size(), 3u);
+  EXPECT_EQ(shard_records(data)[2].rows, 2);
 }
 
 TEST_F(TrainingDataTest, PlainTextInWindowsIsAsBefore) {
@@ -371,14 +574,16 @@ TEST_F(TrainingDataTest, TheSampleBeginsAsDocumentsDo) {
   const std::string without = (folder_ / "c.tokens").string();
   for (auto [path, opening] : {std::pair{pairs, tokenizer.bos_id()},
                                {text, tokenizer.bos_id()},
-                               {without, tokenizer.eos_id()}}) {
-    std::vector<int32_t> prompt =
-        open_silently(config({"dataset_path=" + path, "sample_prompt=A ship", "sample_tokens=5"}))
-            .sample_prompt.tokens;
-    ASSERT_FALSE(prompt.empty());
-    EXPECT_EQ(prompt.front(), opening) << path;
-    EXPECT_EQ(std::vector(prompt.begin() + 1, prompt.end()), words);
-  }
+                               {without, tokenizer.eos_id()}})
+    for (const char* window : {"shuffle_window=4", "shuffle_window=0"}) {
+      std::vector<int32_t> prompt =
+          open_silently(
+              config({"dataset_path=" + path, window, "sample_prompt=A ship", "sample_tokens=5"}))
+              .sample_prompt.tokens;
+      ASSERT_FALSE(prompt.empty());
+      EXPECT_EQ(prompt.front(), opening) << path;
+      EXPECT_EQ(std::vector(prompt.begin() + 1, prompt.end()), words);
+    }
   // It ends with what the weights' folder says, too.
   folder_.write("generation_config.json", R"({"eos_token_id": [5, 9]})");
   Config tuned = config({"dataset_path=" + text, "sample_prompt=A ship", "sample_tokens=5"});
@@ -432,27 +637,28 @@ TEST_F(TrainingDataTest, PromptsOfAFileBeginAsTheSampleDoes) {
 
 TEST_F(TrainingDataTest, ATemplateIsForMessages) {
   const std::string tokenizer = "tokenizer_path=" + kTokenizers + "bytelevel_bpe_qwen";
-  auto open = [&](const std::string& path) {
-    return open_silently(config({tokenizer, "dataset_path=" + path, "chat_template=chatml",
+  auto open = [&](const std::string& path, const char* window = "shuffle_window=0") {
+    return open_silently(config({tokenizer, "dataset_path=" + path, "chat_template=chatml", window,
                                  "sample_prompt=Where are we?", "sample_tokens=5"}));
   };
   const std::string pairs = write_pairs("pairs.jsonl");
-  const std::string refusal = message_of<ConfigError>([&] { open(pairs); });
-  EXPECT_EQ(refusal,
-            "command line chat_template: found chatml, expected none: no file has messages, and "
-            "other text is trained on as it stands");
+  for (const char* window : {"shuffle_window=0", "shuffle_window=9"})
+    EXPECT_EQ(message_of<ConfigError>([&] { open(pairs, window); }),
+              "command line chat_template: found chatml, expected none: no file has messages, and "
+              "other text is trained on as it stands");
 
   const data::Tokenizer known(kTokenizers + "bytelevel_bpe_qwen");
   const std::string good = write_chat("good.jsonl"), tokens = (folder_ / "chat.tokens").string();
   data::TokenizeOptions options{.encode = {.chat_template = data::ChatTemplate::named("chatml")}};
   data::tokenize_files(known, {{std::filesystem::path(good)}}, tokens, options);
   // A token file may be of messages, and what is read beside them may be anything.
-  for (const std::string& paths : {good, pairs + "," + good, tokens}) {
-    const Prompt prompt = open(paths).sample_prompt;
-    EXPECT_EQ(known.decode(prompt.tokens, data::SpecialTokens::keep),
-              "<|im_start|>user\nWhere are we?<|im_end|>\n<|im_start|>assistant\n");
-    EXPECT_EQ(prompt.end_tokens, (std::vector{*known.id_of("<|im_end|>"), known.eos_id()}));
-  }
+  for (const std::string& paths : {good, pairs + "," + good, tokens})
+    for (const char* window : {"shuffle_window=0", "shuffle_window=9"}) {
+      const Prompt prompt = open(paths, window).sample_prompt;
+      EXPECT_EQ(known.decode(prompt.tokens, data::SpecialTokens::keep),
+                "<|im_start|>user\nWhere are we?<|im_end|>\n<|im_start|>assistant\n");
+      EXPECT_EQ(prompt.end_tokens, (std::vector{*known.id_of("<|im_end|>"), known.eos_id()}));
+    }
 }
 
 // That of the tokenizer's folder, unless something else is said, where anything is to be written.
