@@ -83,12 +83,12 @@ void DocumentRows::read(int64_t index, const Row& into) const {
   const Block& block = *(after - 1);
   const PackedBlock packed = pack(block.first_document);
   const UnitsOfRow& row = packed.rows[static_cast<size_t>(index - block.first_row)];
-  std::vector<RowSequence> sequences = read_sequences(row);
+  std::vector<TokenSequence> sequences = read_sequences(row);
   if (into.answers() == Answers::of_others) exchange_answers(sequences);
   std::optional<RowImageWriter> images;
   if (options_.images) images.emplace(*options_.images, into, options_.length);
   int64_t at = 0;
-  for (const RowSequence& sequence : sequences) {
+  for (const TokenSequence& sequence : sequences) {
     into.put(at, sequence.segment, sequence.tokens, sequence.carries_loss);
     if (images) put_images(*images, at, sequence);
     at += std::ssize(sequence.tokens) - 1;
@@ -96,12 +96,12 @@ void DocumentRows::read(int64_t index, const Row& into) const {
   if (images && into.has(kPixelValues)) write_images(row, *images);
 }
 
-std::vector<RowSequence> DocumentRows::read_sequences(const UnitsOfRow& row) const {
-  std::vector<RowSequence> sequences;
+std::vector<TokenSequence> DocumentRows::read_sequences(const UnitsOfRow& row) const {
+  std::vector<TokenSequence> sequences;
   int32_t first_segment = kPadding + 1;
   for (const Unit& unit : row) {
     for (const Sequence& sequence : unit.sequences) {
-      RowSequence& read = sequences.emplace_back();
+      TokenSequence& read = sequences.emplace_back();
       read.segment = first_segment + sequence.place;
       read.first_token = sequence.first;
       read.image_count = sequence.images.count;
@@ -116,7 +116,7 @@ std::vector<RowSequence> DocumentRows::read_sequences(const UnitsOfRow& row) con
 }
 
 void DocumentRows::put_images(RowImageWriter& writer, int64_t at,
-                              const RowSequence& sequence) const {
+                              const TokenSequence& sequence) const {
   try {
     writer.put(at, sequence.tokens, sequence.carries_loss, sequence.image_count);
   } catch (const DataError& error) {

@@ -120,8 +120,8 @@ class DocumentRows : public Rows {
   std::vector<Unit> split(const Sequence& document) const;
   bool cuts_images(const Unit& unit) const;
   int64_t least_rows(const Counts& counts, int64_t units) const;
-  std::vector<RowSequence> read_sequences(const UnitsOfRow& row) const;
-  void put_images(RowImageWriter& writer, int64_t at, const RowSequence& sequence) const;
+  std::vector<TokenSequence> read_sequences(const UnitsOfRow& row) const;
+  void put_images(RowImageWriter& writer, int64_t at, const TokenSequence& sequence) const;
   void write_images(const UnitsOfRow& row, RowImageWriter& writer) const;
   bool is_trained(const Sequence& sequence) const;
   std::string nothing_to_train_on() const;

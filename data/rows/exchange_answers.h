@@ -7,7 +7,7 @@
 namespace longshore::data {
 
 // A sequence of tokens as a row takes it.
-struct RowSequence {
+struct TokenSequence {
   int32_t segment = 0;
   std::vector<int32_t> tokens = {};
   std::vector<uint8_t> carries_loss = {};  // 1 or 0 for each token
@@ -20,6 +20,6 @@ struct RowSequence {
 // last; here all chosen answers come before all rejected ones, so that a pair's own two do not meet
 // as long as others are there. Together they are as long as before. Where all pairs have the same
 // prompt, nothing carries loss any more.
-void exchange_answers(std::vector<RowSequence>& sequences);
+void exchange_answers(std::vector<TokenSequence>& sequences);
 
 }  // namespace longshore::data

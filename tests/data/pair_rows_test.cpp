@@ -250,12 +250,12 @@ TEST(PairRows, ExchangeAnswers) {
                                 {{1, 16, 13}, {44, 53, 2}, {46, 20, 7, 2}},
                                 {{1, 30, 25}, {}, {29, 12, 50, 63, 2}},
                                 {{1}, {62, 49, 46, 64, 2}, {58, 62, 20, 33, 2}}};
-  std::vector<RowSequence> sequences;
+  std::vector<TokenSequence> sequences;
   for (size_t i = 0; i < pairs.size(); ++i)
     for (int32_t place : {0, 1}) {
       const Tokens& answer = place == 0 ? pairs[i].chosen : pairs[i].rejected;
       if (answer.empty()) continue;
-      RowSequence& one = sequences.emplace_back(RowSequence{
+      TokenSequence& one = sequences.emplace_back(TokenSequence{
           .segment = static_cast<int32_t>(2 * i) + 1 + place, .tokens = pairs[i].prompt});
       one.carries_loss.resize(one.tokens.size(), 0);
       one.tokens.insert(one.tokens.end(), answer.begin(), answer.end());
@@ -264,7 +264,7 @@ TEST(PairRows, ExchangeAnswers) {
   exchange_answers(sequences);
   std::vector<Tokens> found;
   std::vector<int32_t> segments;
-  for (const RowSequence& one : sequences) {
+  for (const TokenSequence& one : sequences) {
     found.push_back(one.tokens);
     segments.push_back(one.segment);
     EXPECT_EQ(one.carries_loss.size(), one.tokens.size());

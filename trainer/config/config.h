@@ -61,7 +61,7 @@ enum class Objective : uint8_t { sft, dpo, ipo, orpo, simpo, kto };
 enum class DpoLoss : uint8_t { sigmoid, robust, hinge };
 enum class LengthNormalization : uint8_t { automatic, off, on };
 // What a preference is measured against; see docs/preferences.md.
-enum class Reference : uint8_t { automatic, adapter_off, adapter_start, frozen, precomputed };
+enum class Reference : uint8_t { automatic, adapter_off, adapter_start, frozen };
 // The metric by which the best checkpoint of a run is known.
 enum class KeepBest { none, validation_loss };
 

@@ -228,7 +228,6 @@ const std::map<std::string, std::string>& keys_by_other_name() {
       {"pref_beta", "preference_beta"},
       {"pref_ftx", "preference_sft_weight"},
       {"pref_loss", "objective"},
-      {"precompute_ref_log_probs", "reference"},
       {"undesirable_weight", "kto_undesirable_weight"},
       // and elsewhere
       {"eval.dataset", "eval_dataset_path"},

@@ -246,11 +246,9 @@ std::vector<Key> make_config_keys() {
       {"kto_undesirable_weight", training, at_least(0, &Config::kto_undesirable_weight),
        "kto: weight of bad answers"},
       {"reference", training,
-       choice<&Config::reference>(
-           {"auto", "adapter_off", "adapter_start", "frozen", "precomputed"}),
+       choice<&Config::reference>({"auto", "adapter_off", "adapter_start", "frozen"}),
        "what dpo, ipo and kto measure against: the model without its adapter; with it as it was "
-       "loaded; a frozen copy; or what the model says before the first step, kept beside the "
-       "tokens; auto: the first of these that is the model as training begins"},
+       "loaded; or a frozen copy; auto: the first of these that is the model as training begins"},
       {"reference_parameters_path", training, PathKey{&Config::reference_parameters_path},
        "frozen: a Hugging Face folder with the copy's weights; empty: those that training begins "
        "with"},

@@ -425,7 +425,7 @@ void check_reference(const Config& config) {
   const bool is_of_adapter =
       reference == Reference::adapter_off || reference == Reference::adapter_start;
   if (is_of_adapter && config.lora_rank == 0)
-    refuse(config, "reference", "frozen or precomputed with " + described(config, "lora_rank"));
+    refuse(config, "reference", "frozen with " + described(config, "lora_rank"));
   const bool trains_others =
       !config.modules_to_save.empty() || !config.trainable_parameters_mask.empty();
   if (reference == Reference::adapter_off && trains_others)

@@ -22,8 +22,8 @@ struct PlannedReference {
 
 bool is_of_reference(const offload::Bucket& bucket);
 
-// Nothing where the objective has none, or its log-probabilities are precomputed. `policy` is how
-// the model that trains lies on this device, of that rank.
+// Nothing where the objective has none. `policy` is how the model that trains lies on this device,
+// of that rank.
 std::optional<PlannedReference> plan_reference(const RunSpec& spec,
                                                const offload::ParameterLayout& policy, int64_t rank,
                                                const offload::Transfers& transfers);

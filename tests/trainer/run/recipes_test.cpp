@@ -47,6 +47,7 @@ std::string small(const Config& recipe) {
            "max_target_length=96 per_device_batch_size=2 gradient_accumulation_steps=2 backend=cpu "
            "dtype=float32 peak_tflops_per_device=1 use_multimodal=true mm_tokens_per_image=4 "
            "image_token_id=887 ";
+  if (recipe.objective != Objective::sft) keys += "max_target_length=192 ";
   if (recipe.model.window > 0) keys += "sliding_window_size=32 ";
   if (recipe.model.query_pre_attn_scalar) keys += "query_pre_attn_scalar=16 ";
   if (recipe.model.experts > 0) keys += "num_experts=3 num_experts_per_tok=2 ";
@@ -65,6 +66,17 @@ std::string some_text(bool is_jsonl) {
     text += is_jsonl ? R"({"messages": [{"role": "user", "content": "Which )" + ship +
                            R"(?"}, {"role": "assistant", "content": "The )" + ship + "\"}]}\n"
                      : "The " + ship + " tons of grain to the harbour.\n\n";
+  }
+  return text;
+}
+
+std::string some_pairs() {
+  std::string text;
+  for (int i = 0; i < 40; ++i) {
+    const std::string ship = std::to_string(i * 37 % 101);
+    text += R"({"prompt": [{"role": "user", "content": "Ship )" + ship +
+            R"(?"}], "chosen": [{"role": "assistant", "content": "It is )" + ship +
+            R"(."}], "rejected": [{"role": "assistant", "content": "No."}]})" + "\n";
   }
   return text;
 }
@@ -91,6 +103,7 @@ fs::path data_of(const Config& recipe, const data::TemporaryFolder& folder) {
     colored_squares(folder / "train", 12, 1);
     return folder.write("images.jsonl", some_pictures(recipe));
   }
+  if (recipe.objective != Objective::sft) return folder.write("pairs.jsonl", some_pairs());
   const bool is_jsonl = recipe.dataset_path[0].path.extension() == ".jsonl";
   return folder.write(is_jsonl ? "chat.jsonl" : "text.txt", some_text(is_jsonl));
 }
@@ -136,6 +149,9 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Recipe{"llama3_8b_finetune", "bytelevel_bpe_llama3", "model"},
                     Recipe{"llama3_8b_lora", "bytelevel_bpe_llama3", "adapter"},
                     Recipe{"llama3_8b_24gb", "bytelevel_bpe_llama3", "model"},
+                    Recipe{"llama3_8b_dpo", "bytelevel_bpe_llama3", "model"},
+                    Recipe{"llama3_8b_dpo_lora", "bytelevel_bpe_llama3", "adapter"},
+                    Recipe{"gemma2_9b_orpo", "gemma_bpe", "model"},
                     Recipe{"llama3_8b_qlora_8gb", "bytelevel_bpe_llama3", "adapter"},
                     Recipe{"llama3.3_70b_qlora_24gb", "bytelevel_bpe_llama3", "adapter"},
                     Recipe{"qwen3_32b_qlora_24gb", "bytelevel_bpe_qwen", "adapter"},

@@ -37,8 +37,7 @@ const std::vector<Choice>& choices() {
       {"reference=frozen", Reference::frozen},
       {"reference=frozen reference_memory_host_offload=true", Reference::frozen, true},
       {"reference=frozen reference_weight_dtype=nf4", Reference::frozen, false,
-       FrozenWeightDtype::nf4},
-      {"reference=precomputed", Reference::precomputed}};
+       FrozenWeightDtype::nf4}};
   return list;
 }
 
@@ -48,8 +47,6 @@ std::string cost_text(const PolicyPlan& plan) {
                                  offload::bytes_text(plan.memory[MemoryKind::device].peak_bytes),
                                  offload::bytes_text(host_peak_bytes(plan.memory)));
   if (plan.estimate) text += fmt::format(", {:.4f} s a step", plan.estimate->step_seconds);
-  if (reference_of(plan.config()) == Reference::precomputed)
-    text += ", and a forward pass over all rows before the first";
   return text;
 }
 

@@ -1,0 +1,170 @@
+// Runs that learn preferences: the same numbers whatever moves and however often they stop, in the
+// memory that is planned.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "data/rows/token_file.h"
+#include "tests/data/safetensors_samples.h"
+#include "tests/data/temporary_folder.h"
+#include "tests/trainer/checkpoint/tiny_run.h"
+
+namespace longshore::trainer {
+namespace {
+
+using testing::HasSubstr;
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr int32_t kVocabulary = 61;
+
+class PreferenceRuns : public testing::Test {
+ protected:
+  // Better answers count up from the prompt, worse ones down.
+  PreferenceRuns() {
+    data::TokenFileWriter writer(pairs, kVocabulary, 0, data::LossMask::present,
+                                 data::Pairing::present);
+    for (int32_t i = 0; i < 40; ++i)
+      for (const int32_t step : {1, kVocabulary - 1}) {
+        std::vector<int32_t> tokens{i * 7 % kVocabulary, i * 11 % kVocabulary};
+        std::vector<uint8_t> carries_loss(2, 0);
+        for (int32_t k = 1; k <= 2 + (i + step) % 4; ++k) {
+          tokens.push_back((tokens[1] + k * step) % kVocabulary);
+          carries_loss.push_back(1);
+        }
+        writer.append(tokens, carries_loss);
+      }
+    writer.finish();
+  }
+
+  std::string command(const std::string& settings) {
+    std::string text = tiny_train(folder / "", "learning_rate=0.003 " + settings);
+    const std::string without = "dataset_type=synthetic eval_dataset_path= ";
+    return text.replace(
+        text.find(without), without.size(),
+        "dataset_type=documents eval_dataset_path= dataset_path=" + pairs.string() + " ");
+  }
+
+  void run(const std::string& settings) {
+    const ProgramResult result = run_program(command(settings));
+    ASSERT_EQ(result.exit_code, 0) << result.output;
+  }
+
+  // Its steps, without what a clock or another plan decides.
+  std::vector<json> steps(const std::string& name) {
+    std::istringstream lines(data::read_file(folder / name / kMetricsFile));
+    std::vector<json> records;
+    for (std::string line; std::getline(lines, line);) {
+      const json record = json::parse(line);
+      json& kept = records.emplace_back();
+      for (const char* key : {"step", "loss", "sft_loss", "grad_norm", "total_weights",
+                              "rewards_chosen", "rewards_margins", "rewards_accuracies",
+                              "logps_rejected", "validation_loss", "validation_rewards_margins"})
+        if (record.contains(key)) kept[key] = record[key];
+    }
+    return records;
+  }
+
+  data::TemporaryFolder folder;
+  const fs::path pairs = folder / "pairs.tokens";
+};
+
+TEST_F(PreferenceRuns, LearnTheSameToTheBitWhateverMoves) {
+  for (const char* objective :
+       {"objective=dpo", "objective=orpo", "objective=kto", "objective=ipo lora_rank=2"}) {
+    SCOPED_TRACE(objective);
+    const std::string base = std::string(objective) +
+                             " steps=4 eval_fraction=0.2 eval_interval=2 "
+                             "gradient_accumulation_steps=2 enable_checkpointing=false ";
+    fs::remove_all(folder / "kept");
+    run(base + "run_name=kept remat_policy=none");
+    const std::vector<json> expected = steps("kept");
+    ASSERT_EQ(expected.size(), 6U);
+    EXPECT_GT(expected[4]["rewards_margins"], 0);
+    EXPECT_TRUE(expected[5].contains("validation_rewards_margins"));
+    for (const char* way : {"remat_policy=full reference_memory_host_offload=true",
+                            "remat_policy=qkv_proj_offloaded parameter_memory_host_offload=true "
+                            "optimizer_memory_host_offload=true"}) {
+      fs::remove_all(folder / "moved");
+      run(base + "run_name=moved " + way);
+      EXPECT_EQ(steps("moved"), expected) << way;
+    }
+  }
+}
+
+TEST_F(PreferenceRuns, GoOnAsIfTheyHadNeverStopped) {
+  for (const char* objective :
+       {"objective=dpo", "objective=kto gradient_clipping=previous_global_norm",
+        "objective=dpo lora_rank=2 reference=adapter_start"}) {
+    SCOPED_TRACE(objective);
+    for (const char* name : {"whole", "halves"}) fs::remove_all(folder / name);
+    run(std::string(objective) + " run_name=whole steps=6");
+    run(std::string(objective) + " run_name=halves steps=3");
+    run(std::string(objective) + " run_name=halves steps=6");
+    EXPECT_EQ(steps("halves"), steps("whole"));
+  }
+}
+
+TEST_F(PreferenceRuns, TakeTheMemoryThatPlanSays) {
+  for (const char* way : {"objective=dpo", "objective=kto reference_memory_host_offload=true",
+                          "objective=dpo reference_weight_dtype=int8", "objective=dpo lora_rank=2",
+                          "objective=dpo lora_rank=2 reference=adapter_start"}) {
+    SCOPED_TRACE(way);
+    fs::remove_all(folder / "run");
+    const std::string text =
+        command(std::string(way) + " run_name=run steps=2 gradient_accumulation_steps=2");
+    ASSERT_EQ(run_program(text).exit_code, 0);
+    std::string plan = text;
+    plan.replace(0, std::string(TRAIN_PROGRAM).size(), PLAN_PROGRAM);
+    const ProgramResult planned =
+        run_program(plan + " --no-advice --json " + (folder / "p").string());
+    ASSERT_EQ(planned.exit_code, 0) << planned.output;
+    EXPECT_THAT(planned.output, HasSubstr("(planned here)"));
+    const json measured = json::parse(data::read_file(folder / "run/summary.json"))["memory"];
+    const json predicted = json::parse(data::read_file(folder / "p"))["plans"][0]["memory"];
+    for (const char* kind : {"device", "pinned_host"})
+      for (const auto& [key, value] : measured[kind].items())
+        EXPECT_EQ(predicted[kind][key], value) << kind << " " << key;
+  }
+}
+
+// A step's pairs in other micro-batches.
+TEST_F(PreferenceRuns, AreMeansOverPairsHoweverAStepIsDivided) {
+  for (const char* objective : {"objective=dpo", "objective=orpo", "objective=kto"}) {
+    SCOPED_TRACE(objective);
+    for (const char* name : {"one", "four"}) fs::remove_all(folder / name);
+    const std::string base = std::string(objective) + " steps=3 enable_checkpointing=false ";
+    run(base + "run_name=one per_device_batch_size=4");
+    run(base + "run_name=four per_device_batch_size=1 gradient_accumulation_steps=4");
+    const std::vector<json> one = steps("one"), four = steps("four");
+    ASSERT_EQ(one.size(), four.size());
+    for (size_t i = 0; i < one.size(); ++i) {
+      EXPECT_EQ(one[i]["total_weights"], four[i]["total_weights"]);
+      for (const char* key : {"loss", "rewards_margins", "rewards_accuracies"})
+        EXPECT_NEAR(one[i][key].get<double>(), four[i][key].get<double>(), 1e-5) << key;
+    }
+  }
+}
+
+TEST_F(PreferenceRuns, RefuseWhatDoesNotSuitThem) {
+  auto refusal = [&](const std::string& settings) {
+    const ProgramResult result = run_program(command(settings + " run_name=refused steps=1"));
+    EXPECT_NE(result.exit_code, 0);
+    return result.output;
+  };
+  EXPECT_THAT(refusal("objective=sft"), HasSubstr("nearest: objective: dpo"));
+  EXPECT_THAT(refusal("objective=dpo reference=adapter_off"),
+              HasSubstr("reference: found adapter_off, expected frozen with lora_rank"));
+  EXPECT_THAT(refusal("objective=dpo excess_length_strategy=split"),
+              HasSubstr("expected truncate or skip with objective"));
+  EXPECT_THAT(refusal("objective=dpo load_full_state_path=" + (folder / "").string()),
+              HasSubstr("load_parameters_path, whose weights the reference"));
+}
+
+}  // namespace
+}  // namespace longshore::trainer
