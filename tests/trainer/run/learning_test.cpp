@@ -85,11 +85,15 @@ TEST(Learning, UsesTheContext) {
     step.run({repeating_rows(i)}, {.learning_rate = 3e-3, .number = i + 1}, ledger);
 
   offload::Executable executable(evaluation, *backend, arguments, arenas);
+  StepInputs inputs(plans, *backend, arguments, arenas);
   auto world = connect({}, models::Target::cpu);
   auto held_out_loss = [&](bool shuffled) {
-    const std::optional<LossSum> sum = evaluate(
-        executable, [&](int64_t i) { return last_target(repeating_rows(10000 + i), shuffled); }, 8,
-        *backend, arguments, ledger, *world, [] { return false; });
+    const data::BatchSource batches = [&](int64_t i) {
+      return last_target(repeating_rows(10000 + i), shuffled);
+    };
+    const std::optional<LossSum> sum =
+        evaluate(executable, inputs, {.batches = batches, .of_others = {}, .count = 8}, *backend,
+                 arguments, ledger, *world, [] { return false; });
     return sum->mean();
   };
   double chance = std::log(static_cast<double>(kVocabulary));

@@ -762,8 +762,8 @@ TEST_F(TrainingDataTest, ReadsPairsWhereThesePairsOrTheirAnswersAreCounted) {
   int64_t trained = 0, held_out = 0;
   for (int64_t step = 0; step < opened.steps; ++step)
     trained += opened.training(step).total_weights;
-  for (int64_t batch = 0; batch < opened.validation_batches; ++batch)
-    held_out += opened.validation(batch).total_weights;
+  for (int64_t batch = 0; batch < opened.validation[0].count; ++batch)
+    held_out += opened.validation[0].batches(batch).total_weights;
   EXPECT_EQ(trained + held_out, 40);
   EXPECT_GT(held_out, 0);
   EXPECT_FALSE(opened.unigram_loss);
