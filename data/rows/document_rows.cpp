@@ -1,13 +1,13 @@
 #include "data/rows/document_rows.h"
 
 #include <algorithm>
-#include <set>
 #include <string>
 #include <utility>
 
 #include "base/error.h"
 #include "base/printable.h"
 #include "base/text.h"
+#include "data/rows/best_fit.h"
 #include "data/rows/referenced_image.h"
 
 namespace longshore::data {
@@ -135,36 +135,24 @@ DocumentRows::PackedBlock DocumentRows::pack(int64_t first_document) const {
     }
   }
   if (options_.packing) {
-    block.rows = packed(std::move(sequences));
+    block.rows = packed(sequences);
   } else {
     for (const Sequence& sequence : sequences) block.rows.push_back({sequence});
   }
   return block;
 }
 
-// Best-fit decreasing.
 std::vector<std::vector<DocumentRows::Sequence>> DocumentRows::packed(
     std::vector<Sequence> sequences) const {
-  std::ranges::stable_sort(sequences, std::ranges::greater(), &Sequence::count);
+  std::vector<RowRoom> taken;
+  for (const Sequence& sequence : sequences)
+    taken.push_back({.positions = sequence.count - 1, .slots = sequence.images.count});
   std::vector<std::vector<Sequence>> rows;
-  std::vector<int64_t> slots;                 // for images, that are left in each
-  std::set<std::pair<int64_t, size_t>> room;  // positions that are left, row
-  const int64_t slots_of_row = options_.images ? options_.images->images_per_row : 0;
-  for (const Sequence& sequence : sequences) {
-    const int64_t positions = sequence.count - 1;
-    auto tightest =
-        std::find_if(room.lower_bound({positions, 0}), room.end(),
-                     [&](const auto& one) { return slots[one.second] >= sequence.images.count; });
-    if (tightest == room.end()) {
-      tightest = room.emplace(options_.length, rows.size()).first;
-      rows.emplace_back();
-      slots.push_back(slots_of_row);
-    }
-    const auto [left, row] = *tightest;
-    rows[row].push_back(sequence);
-    slots[row] -= sequence.images.count;
-    room.erase(tightest);
-    room.emplace(left - positions, row);
+  for (const std::vector<size_t>& row :
+       best_fit(taken, {.positions = options_.length,
+                       .slots = options_.images ? options_.images->images_per_row : 0})) {
+    rows.emplace_back();
+    for (const size_t i : row) rows.back().push_back(sequences[i]);
   }
   return rows;
 }
