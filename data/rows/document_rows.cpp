@@ -143,7 +143,7 @@ DocumentRows::PackedBlock DocumentRows::pack(int64_t first_document) const {
 }
 
 std::vector<std::vector<DocumentRows::Sequence>> DocumentRows::packed(
-    std::vector<Sequence> sequences) const {
+    const std::vector<Sequence>& sequences) const {
   std::vector<RowRoom> taken;
   for (const Sequence& sequence : sequences)
     taken.push_back({.positions = sequence.count - 1, .slots = sequence.images.count});

@@ -42,10 +42,9 @@ struct DocumentRowsOptions {
 // A document of n tokens takes n - 1 positions, since nothing is predicted from its last. A row
 // holds its documents as segments that do not see each other, each with positions from 0.
 //
-// Documents are packed in blocks of some 64 rows, the longest first, each into the row where the
-// least is left over (best-fit decreasing; Krell et al. 2021, arXiv 2107.02027). Only where blocks
-// begin is remembered, and a block is packed again for each row that is read, so memory hardly
-// grows with the dataset. Every document is in one row.
+// Documents are packed by best_fit() in blocks of some 64 rows. Only where blocks begin is
+// remembered, and a block is packed again for each row that is read, so memory hardly grows with
+// the dataset. Every document is in one row.
 //
 // With images, a row has also kImagePlaces, kBlocks and kPixelValues, as far as its batch has them.
 // Images are opened and decoded when a row is read that has kPixelValues. A document with more
@@ -88,7 +87,7 @@ class DocumentRows : public Rows {
   };
 
   PackedBlock pack(int64_t first_document) const;
-  std::vector<std::vector<Sequence>> packed(std::vector<Sequence> sequences) const;
+  std::vector<std::vector<Sequence>> packed(const std::vector<Sequence>& sequences) const;
   std::vector<Sequence> sequences_of(int64_t document, Counts& counts) const;
   bool cuts_images(const Sequence& document) const;
   int64_t least_rows(const Counts& counts, int64_t sequences) const;
