@@ -1,13 +1,13 @@
 #include "data/rows/document_rows.h"
 
 #include <algorithm>
-#include <set>
 #include <string>
 #include <utility>
 
 #include "base/error.h"
 #include "base/printable.h"
 #include "base/text.h"
+#include "data/rows/best_fit.h"
 #include "data/rows/referenced_image.h"
 
 namespace longshore::data {
@@ -180,26 +180,15 @@ DocumentRows::PackedBlock DocumentRows::pack(int64_t first_document) const {
   return block;
 }
 
-// Best-fit decreasing.
 std::vector<DocumentRows::UnitsOfRow> DocumentRows::packed(std::vector<Unit> units) const {
-  std::ranges::stable_sort(units, std::ranges::greater(), &Unit::positions);
+  std::vector<RowRoom> taken;
+  for (const Unit& unit : units) taken.push_back({.positions = unit.positions, .slots = unit.images});
   std::vector<UnitsOfRow> rows;
-  std::vector<int64_t> slots;                 // for images, that are left in each
-  std::set<std::pair<int64_t, size_t>> room;  // positions that are left, row
-  const int64_t slots_of_row = options_.images ? options_.images->images_per_row : 0;
-  for (Unit& unit : units) {
-    auto tightest = std::find_if(room.lower_bound({unit.positions, 0}), room.end(),
-                                 [&](const auto& one) { return slots[one.second] >= unit.images; });
-    if (tightest == room.end()) {
-      tightest = room.emplace(options_.length, rows.size()).first;
-      rows.emplace_back();
-      slots.push_back(slots_of_row);
-    }
-    const auto [left, row] = *tightest;
-    slots[row] -= unit.images;
-    room.erase(tightest);
-    room.emplace(left - unit.positions, row);
-    rows[row].push_back(std::move(unit));
+  for (const std::vector<size_t>& row :
+       best_fit(taken, {.positions = options_.length,
+                       .slots = options_.images ? options_.images->images_per_row : 0})) {
+    rows.emplace_back();
+    for (const size_t i : row) rows.back().push_back(std::move(units[i]));
   }
   return rows;
 }

@@ -51,10 +51,9 @@ struct DocumentRowsOptions {
 // length with which it fits, so the longer one first. It is left out as a whole where an answer
 // that is there then has nothing to learn. See exchange_answers() for Answers::of_others.
 //
-// Units are packed in blocks of some 64 rows, the longest first, each into the row where the
-// least is left over (best-fit decreasing; Krell et al. 2021, arXiv 2107.02027). Only where blocks
-// begin is remembered, and a block is packed again for each row that is read, so memory hardly
-// grows with the dataset. Every unit is in one row.
+// Units are packed by best_fit() in blocks of some 64 rows. Only where blocks begin is remembered,
+// and a block is packed again for each row that is read, so memory hardly grows with the dataset.
+// Every unit is in one row.
 //
 // With images, a row has also kImagePlaces, kBlocks and kPixelValues, as far as its batch has them.
 // Images are opened and decoded when a row is read that has kPixelValues. A document with more

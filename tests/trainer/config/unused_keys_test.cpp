@@ -32,6 +32,14 @@ TEST(UnusedKeys, AreToldWithWhatTurnsThemOff) {
                   "false (command line)"});
 }
 
+TEST(UnusedKeys, AreThoseOfEvaluationsThatThereAreNot) {
+  EXPECT_EQ(unused("llama3_8b.yml", {"early_stopping_threshold=0.5"}),
+            Lines{"command line early_stopping_threshold: 0.5 has no effect with "
+                  "early_stopping_patience = 0 (default)"});
+  for (const char* key : {"sample_temperature=0", "sample_top_k=3", "sample_top_p=0.5"})
+    EXPECT_EQ(unused("llama3_8b.yml", {key}).size(), 1u) << key;
+}
+
 TEST(UnusedKeys, AreThoseOfOtherOptimizers) {
   EXPECT_EQ(unused("llama3_8b.yml", {"opt_type=lion", "adam_b1=0.8", "lion_b1=0.8"}),
             Lines{"command line adam_b1: 0.8 has no effect with opt_type = lion (command line)"});

@@ -24,6 +24,7 @@
 #include "tests/message_of.h"
 #include "trainer/config/load_config.h"
 #include "trainer/config/model_config.h"
+#include "trainer/run/eval_choices.h"
 #include "trainer/step/batch_arguments.h"
 #include "trainer/step/memory_report.h"
 #include "trainer/step/training_plans.h"
@@ -633,6 +634,46 @@ TEST_F(TrainingDataTest, PromptsOfAFileBeginAsTheSampleDoes) {
                              HasSubstr("tokens, expected at most 64, for max_target_length = 64")));
   EXPECT_THAT(message_of<DataError>([&] { open(folder_.write("x.jsonl", "{}")); }),
               HasSubstr("x.jsonl:1: expected prompt or messages, found neither"));
+}
+
+TEST_F(TrainingDataTest, QuestionsOfAFileAreRowsToScore) {
+  const data::Tokenizer tokenizer(kTokenizers + "sp_bpe");
+  Config read = config({"dataset_path=" + write_pairs("a.jsonl"), "max_target_length=16"});
+  const auto questions = [&](const std::string& name, const std::string& text) {
+    read.eval_choices_path = folder_.write(name, text);
+    return read_eval_choices(read, tokenizer.bos_id(), tokenizer, 4);
+  };
+  const std::string two =
+      R"({"prompt": "The boats", "choices": [" wait", " the boats wait", " caf\u00e9"], "answer": 2})"
+      "\n"
+      R"({"prompt": "the boats the boats the boats the boats the boats the boats the boats the boats the boats", "choices": ["a", "b"],)"
+      R"( "answer": "b"})";
+  const EvalChoices found = questions("a.jsonl", two);
+  ASSERT_EQ(found.questions.size(), 2u);
+  EXPECT_EQ(found.questions[0].choices.size(), 3u);
+  EXPECT_EQ(found.questions[0].answer, 2u);
+  EXPECT_EQ(found.questions[0].choices[2].characters, 4);
+  EXPECT_EQ(found.questions[0].choices[2].bytes, 5);
+  EXPECT_EQ(found.questions[1].answer, 1u);
+  EXPECT_EQ(found.cut, 2);
+  ASSERT_EQ(found.rows->places().size(), 5u);
+  EXPECT_LT(found.rows->count(), 5);
+  EXPECT_THAT(message_of<ConfigError>([&] { questions("none.jsonl", "\n"); }),
+              HasSubstr("none.jsonl: found no question, expected some"));
+  EXPECT_THAT(message_of<DataError>([&] { questions("bad.jsonl", "{}"); }),
+              HasSubstr("bad.jsonl:1: expected prompt, choices and answer, found no prompt"));
+  std::string boats;
+  for (int i = 0; i < 20; ++i) boats += " boats";
+  EXPECT_THAT(
+      message_of<DataError>([&] {
+        questions("long.jsonl",
+                  R"({"prompt": "a", "answer": 0, "choices": ["b", ")" + boats + "\"]}");
+      }),
+      testing::AllOf(HasSubstr("eval_choices_path: "), HasSubstr("long.jsonl:1: choices[1]"),
+                     HasSubstr("tokens, expected at most 16, those of a row")));
+  read.model.vocabulary = 3;
+  EXPECT_THAT(message_of<ConfigError>([&] { questions("b.jsonl", two); }),
+              HasSubstr("expected ids below 3, the vocab_size"));
 }
 
 TEST_F(TrainingDataTest, ATemplateIsForMessages) {
