@@ -182,7 +182,8 @@ DocumentRows::PackedBlock DocumentRows::pack(int64_t first_document) const {
 
 std::vector<DocumentRows::UnitsOfRow> DocumentRows::packed(std::vector<Unit> units) const {
   std::vector<RowRoom> taken;
-  for (const Unit& unit : units) taken.push_back({.positions = unit.positions, .slots = unit.images});
+  for (const Unit& unit : units)
+    taken.push_back({.positions = unit.positions, .slots = unit.images});
   std::vector<UnitsOfRow> rows;
   for (const std::vector<size_t>& row :
        best_fit(taken, {.positions = options_.length,

@@ -110,8 +110,7 @@ const LayoutColumns& preference_layout_of(const RecordColumns& record) {
   if (record.has("label")) expect_columns({"prompt", "completion", "label"}, record);
   if (record.found().empty()) record.refuse(kPreferenceForms);
   throw DataError("expected preferences: " + std::string(kPreferenceForms) + "; found " +
-                  record.found() +
-                  "; nearest: an objective without preferences (tokenize: no --preference)");
+                  record.found() + "; nearest: objective: sft (tokenize: no --preference)");
 }
 
 // The one whose columns are there.

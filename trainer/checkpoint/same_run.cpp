@@ -39,7 +39,8 @@ bool decides_steps(const Key& key) {
                                            "on_non_finite",
                                            "per_device_batch_size",
                                            "max_position_embeddings",
-                                           "eval_prompts_path"};
+                                           "eval_prompts_path",
+                                           "eval_choices_path"};
   switch (key.section) {
     case Section::model:
     case Section::training:

@@ -36,6 +36,10 @@ bool evaluates(const Config& config) {
          (!config.eval_dataset_path.empty() || config.eval_fraction > 0);
 }
 
+bool asks_choices(const Config& config) {
+  return config.dataset_type != DatasetType::synthetic && !config.eval_choices_path.empty();
+}
+
 bool samples(const Config& config) {
   return config.dataset_type != DatasetType::synthetic && config.sample_tokens > 0;
 }
@@ -69,7 +73,7 @@ int64_t sample_capacity(const Config& config) {
 }
 
 bool evaluates_after(const Config& config, int64_t steps) {
-  const bool has_any = evaluates(config) || samples_prompts(config);
+  const bool has_any = evaluates(config) || asks_choices(config) || samples_prompts(config);
   return has_any && steps < config.steps && config.eval_interval &&
          steps % *config.eval_interval == 0;
 }

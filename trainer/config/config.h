@@ -285,7 +285,10 @@ int64_t tokens_per_step(const Config& config);
 std::vector<std::filesystem::path> data_files(const Config& config);
 
 // Whether there is validation text.
+// Whether there is text held out.
 bool evaluates(const Config& config);
+// Whether there are questions of multiple choice.
+bool asks_choices(const Config& config);
 // Whether a text is sampled at the end of a run, and texts of prompts at evaluations.
 bool samples(const Config& config);
 bool samples_prompts(const Config& config);

@@ -90,6 +90,7 @@ void find_missing_inputs(const Config& config, ProblemList& problems) {
   for (const EvalDataset& set : config.eval_dataset_path)
     check_data(config, "eval_dataset_path", set.path, config.eval_split, problems);
   check(config, "eval_prompts_path", config.eval_prompts_path, Kind::file, problems);
+  check(config, "eval_choices_path", config.eval_choices_path, Kind::file, problems);
   check(config, "tokenizer_path", config.tokenizer_path, Kind::either, problems);
   check(config, "reference_parameters_path", config.reference_parameters_path, Kind::folder,
         problems);

@@ -495,6 +495,9 @@ std::vector<Key> make_config_keys() {
        "steps between evaluations; -1: only at the end"},
       {"eval_steps", data, IntegerKey{{&Config::eval_steps, -1}, 1, kMaxSteps, -1},
        "batches of an evaluation, of each set; -1: all of it"},
+      {"eval_choices_path", data, PathKey{&Config::eval_choices_path},
+       "questions of multiple choice, of prompt, choices and answer, whose accuracy evaluations "
+       "find"},
       {"eval_prompts_path", data, PathKey{&Config::eval_prompts_path},
        "prompts that are continued by sample_tokens at evaluations, into samples/ of the run: "
        "records with prompt or messages (.jsonl), or paragraphs (.txt)"},

@@ -396,7 +396,12 @@ void check_files(const Config& config) {
     refuse(config, "train_on", "assistant, or a file of examples, such as .jsonl, in dataset_path");
   }
   const std::vector<std::string>& columns = config.train_data_columns;
-  if (columns.size() > 2 || (columns.size() == 2 && columns[0] == columns[1])) {
+  const std::set<std::string> names(columns.begin(), columns.end());
+  if (is_preference(config)) {
+    if (columns.size() == 1 || columns.size() > 3 || names.size() < columns.size())
+      refuse(config, "train_data_columns",
+             "two columns, of chosen and rejected answers, or three, with that of prompts first");
+  } else if (columns.size() > 2 || names.size() < columns.size()) {
     refuse(config, "train_data_columns", "one column, or two: of prompts and of completions");
   }
   if (!config.train_data_columns.empty() && !has_examples) {
@@ -496,7 +501,8 @@ void check_best(const Config& config) {
 
 void check_evaluation(const Config& config) {
   const bool has_text = !config.eval_dataset_path.empty() || config.eval_fraction > 0;
-  if (config.eval_interval && !has_text && config.eval_prompts_path.empty()) {
+  if (config.eval_interval && !has_text && config.eval_prompts_path.empty() &&
+      config.eval_choices_path.empty()) {
     refuse(config, "eval_dataset_path", "a path, for " + described(config, "eval_interval"));
   }
   check_best(config);
@@ -512,6 +518,20 @@ void check_evaluation(const Config& config) {
            "0 with " + described(config, "shuffle_window") +
                ": files are read as they are needed; nearest: eval_dataset_path, of a file that is "
                "not trained on");
+}
+
+void check_choices(const Config& config) {
+  if (config.eval_choices_path.empty()) return;
+  if (config.use_multimodal)
+    refuse(config, "eval_choices_path",
+           "none with " + described(config, "use_multimodal") + ": choices are text alone");
+  if (!data::has_records(config.eval_choices_path))
+    refuse(config, "eval_choices_path",
+           "a file of records, such as .jsonl, with prompt, choices and answer");
+  if (config.tokenizer_path.empty() && config.dataset_type != DatasetType::synthetic &&
+      !text_file(config))
+    refuse(config, "tokenizer_path",
+           "a path, for " + described(config, "eval_choices_path") + looked_for_tokenizer(config));
 }
 
 void check_sample(const Config& config) {
@@ -605,7 +625,7 @@ void refuse_if_any(const ProblemList& problems) {
 void find_other_faults(const Config& config, ProblemList& problems) {
   find_faults(config,
               {check_run, check_training, check_parallelism, check_optimizer, check_dtypes,
-               check_objective, check_data, check_evaluation, check_sample},
+               check_objective, check_data, check_evaluation, check_choices, check_sample},
               problems);
 }
 

@@ -72,6 +72,7 @@ MemoryByKind StepTrials::memory(StepOptions options) const {
                         .options = std::move(options),
                         .step = {},
                         .evaluate = plans_.evaluate,
+                        .choices = plans_.choices,
                         .sample = plans_.sample,
                         .has_snapshot = plans_.has_snapshot,
                         .writes_checkpoints = plans_.writes_checkpoints};

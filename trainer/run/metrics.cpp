@@ -101,7 +101,10 @@ std::optional<ReadValidation> parse_validation(const std::string& line) {
   try {
     const ordered_json record = ordered_json::parse(line);
     ReadValidation found{.step = record.at("step"), .validation = {}};
-    read(record.at(kValidationLoss), found.validation.loss);
+    if (record.contains(kValidationLoss))
+      read(record[kValidationLoss], found.validation.loss.emplace());
+    else if (!record.contains(kChoicesAccuracy))
+      return std::nullopt;
     if (record.contains("validation_losses"))
       for (const auto& [name, loss] : record["validation_losses"].items())
         read(loss, found.validation.sets.emplace_back(name).loss);

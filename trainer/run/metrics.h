@@ -59,6 +59,8 @@ class MetricsFile {
   void write_validation(int64_t step, const Validation& validation);
   // The loss of a validation after the step before `first_step`, where the file had one.
   std::optional<double> last_validation_loss() const { return last_loss_; }
+  // Whether it had a validation there.
+  bool ends_with_validation() const { return !last_validation_.empty(); }
   // Records are on the disk, those that waited too, as far as the system takes them and the disk
   // can.
   void sync();

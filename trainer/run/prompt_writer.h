@@ -30,6 +30,9 @@ class PromptWriter {
   PromptWriter(const Config& config, bool has_bos, const data::Tokenizer& tokenizer,
                const std::optional<data::ChatTemplate>& chat_template);
 
+  // What stands before a text that no template writes.
+  int32_t opening() const { return opening_; }
+
   // Both throw ConfigError where a prompt has more tokens than there is room for, one that the
   // model does not know, or what the template does not allow.
   Prompt sample_prompt() const;
@@ -46,7 +49,7 @@ class PromptWriter {
   const Config& config_;
   const data::Tokenizer& tokenizer_;
   const std::optional<data::ChatTemplate>& chat_template_;
-  const int32_t opening_;              // stands before a text that no template writes
+  const int32_t opening_;
   std::vector<int32_t> eos_of_model_;  // of the folder of weights
 };
 

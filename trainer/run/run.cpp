@@ -313,7 +313,7 @@ class Run {
     const int64_t done = opened_.saved_step;
     if (done <= 0 || !evaluates_after(config_, done)) return false;
     const bool owes_validation =
-        evaluation.evaluates() && metrics_ && !metrics_->last_validation_loss();
+        evaluation.evaluates() && metrics_ && !metrics_->ends_with_validation();
     const bool owes_samples =
         evaluation.samples_prompts() && world_.is_first() && !fs::exists(samples_file(done));
     return world_.sum(owes_validation || owes_samples) > 0;
@@ -404,7 +404,9 @@ class Run {
     if (evaluation.evaluates()) {
       validation_ = evaluation.evaluate(stops);
       if (!validation_) return false;
-      console_.line("validation loss " + when + ": " + text(*validation_));
+      if (validation_->loss) console_.line("validation loss " + when + ": " + text(*validation_));
+      if (validation_->choices)
+        console_.line("accuracy of choices " + when + ": " + text(*validation_->choices));
       if (metrics_) metrics_->write_validation(steps - 1, *validation_);
       is_best = best_.add(steps, validation_->loss);
     }

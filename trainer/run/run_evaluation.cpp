@@ -4,9 +4,12 @@
 #include <vector>
 
 #include "data/tokenizers/text_stream.h"
+#include "offload/lowering/pass_operands.h"
+#include "offload/lowering/scan.h"
 #include "trainer/decoding/continuation.h"
 #include "trainer/distributed/sum_over.h"
 #include "trainer/run/evaluate.h"
+#include "trainer/step/batch_arguments.h"
 
 namespace longshore::trainer {
 
@@ -19,12 +22,14 @@ RunEvaluation::RunEvaluation(const Config& config, const TrainingPlans& plans,
     inputs_ = session.inputs(plans.step);
     inputs_->set_sum_over_devices(sum_over(world));
   }
+  if (plans.choices) choices_ = session.executable(*plans.choices);
   if (plans.sample) decoding_ = session.decoding(*plans.sample);
 }
 
 std::optional<Validation> RunEvaluation::evaluate(const std::function<bool()>& stops) {
   LossSum all;
-  Validation validation{.unigram_loss = data_.unigram_loss, .sets = {}, .rewards = {}};
+  Validation validation{
+      .loss = {}, .unigram_loss = data_.unigram_loss, .sets = {}, .rewards = {}, .choices = {}};
   for (const ValidationSet& set : data_.validation) {
     const std::optional<LossSum> sum =
         trainer::evaluate(*validation_, *inputs_,
@@ -34,9 +39,42 @@ std::optional<Validation> RunEvaluation::evaluate(const std::function<bool()>& s
     all.add(*sum);
     if (!set.name.empty()) validation.sets.push_back({set.name, sum->mean()});
   }
-  validation.loss = all.mean();
+  if (validation_) validation.loss = all.mean();
   validation.rewards = all.rewards;
-  return validation;
+  if (!choices_) return validation;
+  validation.choices = ask_choices(stops);
+  return validation.choices ? std::optional(validation) : std::nullopt;
+}
+
+std::optional<ChoicesAccuracy> RunEvaluation::ask_choices(const std::function<bool()>& stops) {
+  const OpenedChoices& choices = *data_.choices;
+  const std::vector<data::ScoredRows::Place>& places = choices.asked.rows->places();
+  std::vector<std::vector<size_t>> sequences(static_cast<size_t>(choices.asked.rows->count()));
+  for (size_t i = 0; i < places.size(); ++i)
+    sequences[static_cast<size_t>(places[i].row)].push_back(i);
+  std::vector<double> log_likelihoods(places.size());
+  for (int64_t i = 0; i < choices.count; ++i) {
+    if (stops()) return std::nullopt;
+    const data::Batch batch = choices.batches(i);
+    const auto [rows, length] = batch.shape;
+    write_batch(batch, session_.arguments());
+    choices_->run(session_.ledger());
+    backend_.synchronize();
+    std::vector<float> log_probs(static_cast<size_t>(rows * length));
+    session_.arguments().read_part(offload::host_name(offload::kLogProbs), 0, log_probs.data(),
+                                   std::ssize(log_probs) * static_cast<int64_t>(sizeof(float)));
+    const int64_t first = (i * world_.size() + world_.rank()) * rows;
+    for (int64_t row = 0; row < rows && first + row < std::ssize(sequences); ++row)
+      for (const size_t sequence : sequences[static_cast<size_t>(first + row)])
+        log_likelihoods[sequence] =
+            log_probs[static_cast<size_t>(row * length + places[sequence].segment - 1)];
+  }
+  sum_over(world_)(log_likelihoods);
+  std::vector<ScoredQuestion> questions = choices.asked.questions;
+  auto next = log_likelihoods.begin();
+  for (ScoredQuestion& question : questions)
+    for (ScoredChoice& choice : question.choices) choice.log_likelihood = *next++;
+  return choices_accuracy(questions);
 }
 
 std::vector<int32_t> RunEvaluation::continuation(const Prompt& prompt, size_t index) {

@@ -23,9 +23,9 @@ class RunEvaluation {
   RunEvaluation(const Config& config, const TrainingPlans& plans, const TrainingData& data,
                 offload::Backend& backend, TrainingSession& session, World& world);
 
-  bool evaluates() const { return validation_ != nullptr; }
-  // On all validation text; nothing where `stops`, asked before each batch, says so. All processes
-  // call it.
+  bool evaluates() const { return validation_ || choices_; }
+  // On all validation text and all questions; nothing where `stops`, asked before each batch, says
+  // so. All processes call it.
   std::optional<Validation> evaluate(const std::function<bool()>& stops);
 
   bool samples() const { return decoding_ != nullptr; }
@@ -39,6 +39,7 @@ class RunEvaluation {
   std::optional<std::string> sample_prompts(const std::function<bool()>& stops);
 
  private:
+  std::optional<ChoicesAccuracy> ask_choices(const std::function<bool()>& stops);
   // What follows the prompt, by random numbers of its own.
   std::vector<int32_t> continuation(const Prompt& prompt, size_t index);
 
@@ -49,6 +50,7 @@ class RunEvaluation {
   World& world_;
   std::unique_ptr<offload::Executable> validation_;
   std::unique_ptr<StepInputs> inputs_;  // of that
+  std::unique_ptr<offload::Executable> choices_;
   std::unique_ptr<Decoding> decoding_;
 };
 

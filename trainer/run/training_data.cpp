@@ -31,6 +31,7 @@
 #include "trainer/config/data_paths.h"
 #include "trainer/config/eval_datasets.h"
 #include "trainer/config/key_values.h"
+#include "trainer/config/objective.h"
 #include "trainer/config/row_images.h"
 #include "trainer/run/prompt_writer.h"
 #include "trainer/step/training_plans.h"
@@ -566,6 +567,25 @@ bool open_streams(const Config& config, const std::shared_ptr<Opener>& opener,
   return *has_bos;
 }
 
+// Of models that tell a row's sequences apart, rows are packed.
+OpenedChoices open_choices(const Config& config, const data::BatchShape& shape, int32_t opening,
+                           const data::Rank& rank, const Log& log, const TrainingData& data) {
+  const bool has_segments =
+      config.dataset_type == DatasetType::documents && (config.packing || is_preference(config));
+  OpenedChoices opened{
+      .asked = read_eval_choices(config, opening, *data.tokenizer, has_segments ? shape.length : 1),
+      .batches = {}};
+  log(fmt::format("{}: {}, {}{}", path_text(config.eval_choices_path),
+                  plural(std::ssize(opened.asked.questions), "question"),
+                  plural(opened.asked.rows->count(), "row"),
+                  opened.asked.cut > 0
+                      ? fmt::format(", {} without the beginning of their prompt", opened.asked.cut)
+                      : ""));
+  opened.count = data::sequential_batch_count(*opened.asked.rows, shape, rank.world_size);
+  opened.batches = data::sequential_batches(opened.asked.rows, data::BatchSchema(shape), rank);
+  return opened;
+}
+
 }  // namespace
 
 TrainingData open_data(const Config& config, const data::BatchSchema& schema, const Log& log,
@@ -593,11 +613,12 @@ TrainingData open_data(const Config& config, const data::BatchSchema& schema, co
     open_validation(config, schema, rank, std::move(held_out), *opener, result);
   result.chat_template = opener->used_template();
   require_use_of_template(config, result.chat_template.has_value());
-  if (samples(config)) {
-    const PromptWriter writer(config, has_bos, *result.tokenizer, result.chat_template);
-    result.sample_prompt = writer.sample_prompt();
-    if (samples_prompts(config)) result.eval_prompts = writer.eval_prompts();
-  }
+  if (!samples(config) && !asks_choices(config)) return result;
+  const PromptWriter writer(config, has_bos, *result.tokenizer, result.chat_template);
+  if (samples(config)) result.sample_prompt = writer.sample_prompt();
+  if (samples_prompts(config)) result.eval_prompts = writer.eval_prompts();
+  if (asks_choices(config))
+    result.choices = open_choices(config, schema.shape, writer.opening(), rank, log, result);
   return result;
 }
 

@@ -14,6 +14,7 @@
 #include "data/tokenizers/tokenizer.h"
 #include "trainer/config/config.h"
 #include "trainer/decoding/prompt.h"
+#include "trainer/run/eval_choices.h"
 #include "trainer/run/prompt_writer.h"
 
 namespace longshore::trainer {
@@ -24,6 +25,13 @@ struct ValidationSet {
   data::BatchSource batches;
   data::BatchSource of_others;  // the same with Answers::of_others; where answers are counted
   int64_t count = 0;            // of these batches, that are evaluated
+};
+
+// Questions of multiple choice, and the batches with their choices.
+struct OpenedChoices {
+  EvalChoices asked;
+  data::BatchSource batches;
+  int64_t count = 0;
 };
 
 struct TrainingData {
@@ -46,6 +54,7 @@ struct TrainingData {
   std::optional<data::ChatTemplate> chat_template;  // where one has written any of it
   Prompt sample_prompt;                             // where text is sampled
   std::vector<EvalPrompt> eval_prompts;             // of eval_prompts_path
+  std::optional<OpenedChoices> choices;             // of eval_choices_path
 };
 
 // Opens the data of the process `rank`, in batches of the schema: pairs of answers where it counts

@@ -12,12 +12,12 @@ namespace longshore::trainer {
 namespace {
 
 std::string text_of_all(const Validation& validation) {
-  if (!std::isfinite(validation.loss))
-    return fmt::format("{}", without_sign_of_nan(validation.loss));
-  std::string text = fmt::format("{:.4f}", validation.loss);
+  const double loss = validation.loss.value();
+  if (!std::isfinite(loss)) return fmt::format("{}", without_sign_of_nan(loss));
+  std::string text = fmt::format("{:.4f}", loss);
   if (validation.rewards) text += ", " + rewards_text(*validation.rewards);
   if (!validation.unigram_loss) return text;
-  const double below = *validation.unigram_loss - validation.loss;
+  const double below = *validation.unigram_loss - loss;
   return text + fmt::format(", {:.2f} nats {} the unigram cross-entropy of {:.4f}", std::abs(below),
                             below < 0 ? "above" : "below", *validation.unigram_loss);
 }
@@ -37,13 +37,22 @@ std::string text(const Validation& validation) {
   return text;
 }
 
+std::string text(const ChoicesAccuracy& accuracy) {
+  return fmt::format("{:.4f}, over characters {:.4f}, over bytes {:.4f}", accuracy.by_likelihood,
+                     accuracy.by_characters, accuracy.by_bytes);
+}
+
 void add_to(nlohmann::ordered_json& record, const Validation& validation) {
-  record[kValidationLoss] = validation.loss;
+  if (validation.loss) record[kValidationLoss] = *validation.loss;
   for (const SetLoss& set : validation.sets) {
     record["validation_losses"][set.name] = set.loss;
     if (!validation.rewards) record["validation_perplexities"][set.name] = set.perplexity();
   }
   if (validation.rewards) add_to(record, *validation.rewards, "validation_");
+  if (!validation.choices) return;
+  record[kChoicesAccuracy] = validation.choices->by_likelihood;
+  record["choices_accuracy_over_characters"] = validation.choices->by_characters;
+  record["choices_accuracy_over_bytes"] = validation.choices->by_bytes;
 }
 
 }  // namespace longshore::trainer

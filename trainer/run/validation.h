@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "trainer/run/choices_accuracy.h"
 #include "trainer/step/answers.h"
 
 namespace longshore::trainer {
@@ -18,19 +19,27 @@ struct SetLoss {
 };
 
 struct Validation {
-  double loss = 0;  // nats a token, over all tokens of all sets, or the mean of pairs or answers
-  std::optional<double> unigram_loss;  // of tokens alone
-  std::vector<SetLoss> sets;           // that have names
-  std::optional<Rewards> rewards;      // of answers
+  // Nats a token, over all tokens of all sets, or the mean of pairs or answers; where there is text
+  // held out.
+  std::optional<double> loss;
+  std::optional<double> unigram_loss;      // of tokens alone
+  std::vector<SetLoss> sets;               // that have names
+  std::optional<Rewards> rewards;          // of answers
+  std::optional<ChoicesAccuracy> choices;  // of eval_choices_path
 };
 
 // "4.6735, 1.83 nats below the unigram cross-entropy of 6.4988; wiki 4.4012 (perplexity 81.55)", or
-// "0.6021, rewards/margins 0.2215, rewards/accuracies 0.7500"
+// "0.6021, rewards/margins 0.2215, rewards/accuracies 0.7500". It has a loss.
 std::string text(const Validation& validation);
 
-inline constexpr const char* kValidationLoss = "validation_loss";
+// "0.6200, over characters 0.6400, over bytes 0.6400"
+std::string text(const ChoicesAccuracy& accuracy);
 
-// Gives a record the losses, and where sets have names each one's loss and perplexity.
+inline constexpr const char* kValidationLoss = "validation_loss";
+inline constexpr const char* kChoicesAccuracy = "choices_accuracy";
+
+// Gives a record the losses, and where sets have names each one's loss and perplexity; and the
+// accuracies of choices.
 void add_to(nlohmann::ordered_json& record, const Validation& validation);
 
 }  // namespace longshore::trainer

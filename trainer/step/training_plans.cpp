@@ -242,6 +242,7 @@ bool keeps_all_in_less(const StepOptions& options) {
 std::vector<const Plan*> TrainingPlans::all() const {
   std::vector<const Plan*> plans = step.all();
   if (evaluate) plans.push_back(&*evaluate);
+  if (choices) plans.push_back(&*choices);
   if (sample)
     for (const Plan* plan : sample->all()) plans.push_back(plan);
   return plans;
@@ -275,11 +276,14 @@ TrainingPlans plan_training(const RunSpec& spec, int64_t rank) {
     plans.reference = std::move(reference->layout);
     plans.step.reference = std::move(reference->plan);
   }
-  if (reads_log_probs(config))
-    plans.step.log_probs =
-        plan_forward(make_model(without_dropout(config), target, {.head = models::Head::log_probs}),
-                     plans.layout, "log-probabilities", transfers, target,
-                     offload::Carries::internal, plans.options.micro_batches);
+  auto plan_log_probs = [&](const char* name) {
+    return plan_forward(
+        make_model(without_dropout(config), target, {.head = models::Head::log_probs}),
+        plans.layout, name, transfers, target, offload::Carries::internal,
+        plans.options.micro_batches);
+  };
+  if (reads_log_probs(config)) plans.step.log_probs = plan_log_probs("log-probabilities");
+  if (asks_choices(config)) plans.choices = plan_log_probs("choices");
   if (evaluates(config))
     plans.evaluate =
         plan_forward(make_model(without_dropout(config), target), plans.layout, "evaluate",

@@ -74,7 +74,7 @@ class Evaluation : public testing::Test {
 
   std::vector<json> steps(const std::string& name) {
     std::vector<json> found = records(name);
-    std::erase_if(found, [](const json& one) { return one.contains("validation_loss"); });
+    std::erase_if(found, [](const json& one) { return !one.contains("loss"); });
     return found;
   }
 
@@ -289,6 +289,45 @@ TEST_F(Evaluation, KeepsTheBestAndStopsAsARunThatNeverStopped) {
       run(settings + "straight steps=" + std::to_string(end + 2) + " early_stopping_patience=9");
   EXPECT_EQ(more.exit_code, 0) << more.output;
   EXPECT_EQ(steps("straight").size(), static_cast<size_t>(end + 2));
+}
+
+// Packed, and one in a row; with a validation loss, and alone. What is learnt by heart is answered.
+TEST_F(Evaluation, AsksQuestionsOfMultipleChoice) {
+  std::string learnt, questions;
+  for (int i = 0; i < 8; ++i) {
+    const std::string boat = "boat " + std::to_string(i * 13),
+                      says = i % 2 == 0 ? " sails" : " waits";
+    learnt += R"({"text": ")" + boat + says + "\"}\n";
+    questions += R"({"prompt": ")" + boat + R"(", "choices": [" sails", " waits"], "answer": )" +
+                 std::to_string(i % 2) + "}\n";
+  }
+  const std::string file = folder.write("learnt.jsonl", learnt).string();
+  auto ask = [&](const std::string& name, const std::string& more) {
+    std::string command =
+        tiny_train(folder / "", "steps=60 learning_rate=0.02 run_name=" + name + " " + more);
+    auto replace = [&](const std::string& what, const std::string& by) {
+      command.replace(command.find(what), what.size(), by);
+    };
+    replace("dataset_type=synthetic ", "dataset_type=documents dataset_path=" + file + " ");
+    replace("tokenizer_path= ", "tokenizer_path=tests/goldens/tokenizers/sp_bpe ");
+    replace("vocab_size=61 ", "vocab_size=2048 ");
+    const ProgramResult result = run_program(command);
+    ASSERT_EQ(result.exit_code, 0) << result.output;
+  };
+  const std::string path = "eval_choices_path=" + folder.write("choices.jsonl", questions).string();
+  ask("alone", path + " eval_interval=20");
+  ask("unpacked", path + " packing=false");
+  ask("without", "");
+  EXPECT_EQ(steps("alone"), steps("without"));
+  for (const char* name : {"alone", "unpacked"}) {
+    const json last = summary(name);
+    EXPECT_EQ(last["choices_accuracy"], 1) << name;
+    EXPECT_FALSE(last.contains("validation_loss"));
+  }
+  std::vector<json> found = records("alone");
+  std::erase_if(found, [](const json& one) { return !one.contains("choices_accuracy"); });
+  ASSERT_EQ(found.size(), 3U);
+  EXPECT_EQ(found[2]["step"], 59);
 }
 
 TEST_F(Evaluation, TheBestCheckpointStaysBesideTheNewest) {

@@ -40,14 +40,14 @@ class Recipes : public testing::TestWithParam<Recipe> {};
 std::string small(const Config& recipe) {
   std::string keys =
       " base_emb_dim=64 base_num_decoder_layers=3 base_num_query_heads=4 base_num_kv_heads=2 "
-      "head_dim=16 base_mlp_dim=96 vocab_size=1024 max_target_length=64 per_device_batch_size=2 "
+      "head_dim=16 base_mlp_dim=96 vocab_size=1024 per_device_batch_size=2 "
       "backend=cpu dtype=float32 weight_dtype=float32 peak_tflops_per_device=1 ";
   if (recipe.use_multimodal)
     return std::string(kSmallImageModel) +
            "max_target_length=96 per_device_batch_size=2 gradient_accumulation_steps=2 backend=cpu "
            "dtype=float32 peak_tflops_per_device=1 use_multimodal=true mm_tokens_per_image=4 "
            "image_token_id=887 ";
-  if (recipe.objective != Objective::sft) keys += "max_target_length=192 ";
+  keys += recipe.objective == Objective::sft ? "max_target_length=64 " : "max_target_length=192 ";
   if (recipe.model.window > 0) keys += "sliding_window_size=32 ";
   if (recipe.model.query_pre_attn_scalar) keys += "query_pre_attn_scalar=16 ";
   if (recipe.model.experts > 0) keys += "num_experts=3 num_experts_per_tok=2 ";
