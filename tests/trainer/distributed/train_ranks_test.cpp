@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -127,6 +128,54 @@ TEST_F(TrainRanks, AgreeOnTheBestAndOnAnEarlyStop) {
       steps.emplace(record["validation_loss"], record["step"].get<int64_t>() + 1);
   EXPECT_EQ(best.at("steps"), steps.begin()->second);
   EXPECT_EQ(open_checkpoint(run / "best").manifest.step, steps.begin()->second);
+}
+
+// Means are over the pairs, or answers, of all; so is kto's KL estimate.
+TEST_F(TrainRanks, PreferWhatOnePrefers) {
+  fs::create_directories(output_);
+  const std::string pairs = (output_ / "pairs.tokens").string();
+  data::TokenFileWriter writer(pairs, 61, 0, data::LossMask::present, data::Pairing::present);
+  for (int32_t i = 0; i < 60; ++i)
+    for (const int32_t step : {1, 60}) {
+      std::vector<int32_t> tokens{i * 7 % 61, i * 11 % 61};
+      for (int32_t k = 1; k < 3 + (i + step) % 4; ++k)
+        tokens.push_back((tokens[1] + k * step) % 61);
+      std::vector<uint8_t> carries_loss(tokens.size(), 1);
+      carries_loss[0] = carries_loss[1] = 0;
+      writer.append(tokens, carries_loss);
+    }
+  writer.finish();
+  auto train = [&](const std::string& run, int ranks, const std::string& settings) {
+    std::string text = command(run, ranks, "steps=4 enable_checkpointing=false " + settings);
+    const std::string without = "dataset_type=synthetic ";
+    text.replace(text.find(without), without.size(),
+                 "dataset_type=documents dataset_path=" + pairs + " ");
+    const ProgramResult result =
+        run_program((ranks > 1 ? mpirun(ranks) : "OMP_NUM_THREADS=1 ") + text);
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    std::vector<nlohmann::json> steps;
+    std::ifstream file(output_ / run / "metrics.jsonl");
+    for (std::string line; std::getline(file, line);) steps.push_back(nlohmann::json::parse(line));
+    fs::remove_all(output_ / run);
+    return steps;
+  };
+  for (const char* objective : {"dpo", "orpo", "kto"}) {
+    const std::string settings = std::string("objective=") + objective + " ";
+    const std::vector<nlohmann::json> one = train("one", 1, settings + "eval_fraction=0.2");
+    for (const char* mesh : {"", "ici_data_parallelism=2 ici_fsdp_parallelism=1 "}) {
+      const std::vector<nlohmann::json> two =
+          train("two", 2, settings + mesh + "eval_fraction=0.2");
+      ASSERT_EQ(two.size(), one.size()) << objective;
+      for (size_t i = 0; i < one.size(); ++i)
+        for (const char* key : {"loss", "rewards_margins", "rewards_accuracies", "logps_chosen",
+                                "validation_loss", "validation_rewards_margins"})
+          if (one[i].contains(key)) {
+            EXPECT_NEAR(two[i].at(key), one[i][key],
+                        2e-5 * (1 + std::abs(one[i][key].get<double>())))
+                << objective << ", " << i << ", " << key;
+          }
+    }
+  }
 }
 
 // Of files that are opened as they are needed, and of which the last cannot be read: then all save
