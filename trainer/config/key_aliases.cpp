@@ -223,7 +223,6 @@ const std::map<std::string, std::string>& keys_by_other_name() {
       // TRL and LLaMA-Factory
       {"cpo_alpha", "preference_sft_weight"},
       {"desirable_weight", "kto_desirable_weight"},
-      {"label_smoothing", "preference_label_smoothing"},
       {"orpo_alpha", "preference_beta"},
       {"pref_beta", "preference_beta"},
       {"pref_ftx", "preference_sft_weight"},
@@ -284,7 +283,10 @@ const std::map<std::string, std::string>& reasons_by_other_name() {
       kTrainedParts = "leave it out: answers and completions are trained on, prompts are not",
       kNoAdapterKind = "not offered: adapters are LoRA's, as peft begins them by default",
       kEvaluation = "leave it out: evaluations have per_device_batch_size too",
-      kNoNoise = "not offered: the loss is the cross-entropy alone",
+      kNoNoise = "not offered: nothing is added to embeddings",
+      kNoSmoothing =
+          "not offered: the cross-entropy has none; preference_label_smoothing is of "
+          "preferences",
       kLauncher = "leave it out: the launcher says it to each process",
       kNewRun = "leave it out: a new run has another run_name",
       kNoDownloads = "leave it out: nothing is downloaded",
@@ -360,8 +362,8 @@ const std::map<std::string, std::string>& reasons_by_other_name() {
       {"ici_sequence_parallelism", kNoMesh},
       {"ici_tensor_parallelism", kNoMesh},
       {"init_lora_weights", kNoAdapterKind},
-      {"label_smoothing", kNoNoise},
-      {"label_smoothing_factor", kNoNoise},
+      {"label_smoothing", kNoSmoothing},
+      {"label_smoothing_factor", kNoSmoothing},
       {"liger_cross_entropy", kNothing},
       {"load_in_4bit", kNf4},
       {"load_in_4bit_quantization", kNf4},
@@ -444,7 +446,7 @@ const std::map<std::string, std::string>& reasons_by_other_name() {
       {"wandb_watch", kNoServices},
       {"world_size", kLauncher},
       {"xformers_attention", kAttention},
-      {"z_loss", kNoNoise},
+      {"z_loss", "not offered: the loss is the cross-entropy alone"},
   };
   return kReasons;
 }

@@ -222,11 +222,10 @@ std::vector<Key> make_config_keys() {
        "what is learnt: sft: the text itself; others: to prefer the better of two answers to a "
        "prompt, or of kto answers that are good or bad"},
       {"preference_beta", training,
-       NumberKey{{&Config::preference_beta, 0}, 0, End::excluded, 1e4, End::included, 0},
+       NumberKey{{&Config::preference_beta, 0}, 1e-6, End::included, 1e4, End::included, 0},
        "how much a preference counts against the reference, of orpo its weight beside sft; 0: 2 "
        "for simpo, else 0.1"},
-      {"preference_label_smoothing", training,
-       NumberKey{&Config::preference_label_smoothing, 0, End::included, 0.5, End::excluded},
+      {"preference_label_smoothing", training, below_one(&Config::preference_label_smoothing),
        "dpo, simpo: probability that a pair is the wrong way round"},
       {"dpo_loss", training, choice<&Config::dpo_loss>({"sigmoid", "robust", "hinge"}),
        "dpo: the loss of a pair; sigmoid is conservative, and robust unbiased, where labels are "

@@ -44,9 +44,13 @@ data::Counted counted(const Config& config) {
   return config.objective == Objective::kto ? data::Counted::answers : data::Counted::pairs;
 }
 
+bool has_adapter(const Config& config) {
+  return config.lora_rank > 0 || !config.load_adapter_path.empty();
+}
+
 Reference reference_of(const Config& config) {
   if (config.reference != Reference::automatic) return config.reference;
-  if (config.lora_rank == 0) return Reference::frozen;
+  if (!has_adapter(config)) return Reference::frozen;
   return config.load_adapter_path.empty() ? Reference::adapter_off : Reference::adapter_start;
 }
 

@@ -12,6 +12,8 @@ namespace longshore::trainer {
 
 // Whether data are pairs of answers.
 bool is_preference(const Config& config);
+// Whether the model has an adapter, of load_adapter_path also where its rank is not known yet.
+bool has_adapter(const Config& config);
 // Whether the objective compares with another model.
 bool has_reference(const Config& config);
 // Which that is, where it is automatic: without adapter_off, adapter_start and frozen it is the

@@ -429,7 +429,7 @@ void check_reference(const Config& config) {
   const Reference reference = reference_of(config);
   const bool is_of_adapter =
       reference == Reference::adapter_off || reference == Reference::adapter_start;
-  if (is_of_adapter && config.lora_rank == 0)
+  if (is_of_adapter && !has_adapter(config))
     refuse(config, "reference", "frozen with " + described(config, "lora_rank"));
   const bool trains_others =
       !config.modules_to_save.empty() || !config.trainable_parameters_mask.empty();
@@ -455,6 +455,9 @@ void check_objective(const Config& config) {
   if (config.excess_length_strategy == data::ExcessLength::split)
     refuse(config, "excess_length_strategy",
            "truncate or skip with " + described(config, "objective"));
+  if (config.preference_label_smoothing >= 0.5)
+    refuse(config, "preference_label_smoothing",
+           "less than 0.5, or the rejected answers would be preferred");
   if (has_reference(config)) check_reference(config);
 }
 

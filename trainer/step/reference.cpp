@@ -8,7 +8,6 @@
 #include "trainer/config/model_config.h"
 #include "trainer/config/objective.h"
 #include "trainer/step/step_plans.h"
-#include "trainer/step/training_plans.h"
 #include "trainer/weights/initialize.h"
 #include "trainer/weights/load_parameters.h"
 
@@ -87,16 +86,15 @@ Laid adapter_start(const Config& config, models::Target target, const ParameterL
 }
 
 Laid adapter_off(const Config& config, models::Target target, const ParameterLayout& policy,
-                 int64_t rank) {
+                 const offload::LayoutOptions& options) {
   Laid laid{frozen_model(frozen_config(config), target), {}};
-  laid.layout = lay_out(laid.model, layout_options(config, rank));
+  laid.layout = lay_out(laid.model, options);
   require_alike(laid.layout, policy);
   return laid;
 }
 
-Laid frozen(const Config& config, models::Target target, int64_t rank) {
+Laid frozen(const Config& config, models::Target target, offload::LayoutOptions options) {
   Laid laid{frozen_model(frozen_config(config), target), {}};
-  offload::LayoutOptions options = layout_options(config, rank);
   options.homes = {};
   if (config.reference_memory_host_offload)
     options.homes.parameters = offload::MemoryKind::pinned_host;
@@ -111,14 +109,15 @@ Laid frozen(const Config& config, models::Target target, int64_t rank) {
 bool is_of_reference(const Bucket& bucket) { return bucket.name.starts_with(kPrefix); }
 
 std::optional<PlannedReference> plan_reference(const RunSpec& spec, const ParameterLayout& policy,
-                                               int64_t rank, const offload::Transfers& transfers) {
+                                               const offload::LayoutOptions& options,
+                                               const offload::Transfers& transfers) {
   const Config& config = spec.config();
   const models::Target target = spec.target();
   const Reference kind = reference_of(config);
   if (!has_reference(config)) return std::nullopt;
   Laid laid = kind == Reference::adapter_start ? adapter_start(config, target, policy)
-              : kind == Reference::adapter_off ? adapter_off(config, target, policy, rank)
-                                               : frozen(config, target, rank);
+              : kind == Reference::adapter_off ? adapter_off(config, target, policy, options)
+                                               : frozen(config, target, options);
   offload::Plan plan = plan_forward(laid.model, laid.layout, "reference", transfers, target,
                                     offload::Carries::internal, config.gradient_accumulation_steps);
   return PlannedReference{std::move(laid.layout), std::move(plan)};

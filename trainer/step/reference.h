@@ -23,9 +23,10 @@ struct PlannedReference {
 bool is_of_reference(const offload::Bucket& bucket);
 
 // Nothing where the objective has none. `policy` is how the model that trains lies on this device,
-// of that rank.
+// by these options.
 std::optional<PlannedReference> plan_reference(const RunSpec& spec,
-                                               const offload::ParameterLayout& policy, int64_t rank,
+                                               const offload::ParameterLayout& policy,
+                                               const offload::LayoutOptions& options,
                                                const offload::Transfers& transfers);
 
 // Writes what the reference has of its own, as it is where training begins. Says what was read; ""

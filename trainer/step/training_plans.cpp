@@ -272,7 +272,8 @@ TrainingPlans plan_training(const RunSpec& spec, int64_t rank) {
   }
   const offload::Transfers& transfers = plans.options.transfers;
   plans.step.preference = preference_objective(config);
-  if (auto reference = plan_reference(spec, plans.layout, rank, transfers)) {
+  if (auto reference =
+          plan_reference(spec, plans.layout, layout_options(config, rank), transfers)) {
     plans.reference = std::move(reference->layout);
     plans.step.reference = std::move(reference->plan);
   }

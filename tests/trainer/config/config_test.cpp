@@ -363,11 +363,12 @@ TEST(ShippedConfigs, LeaveNoTextsOfAModelThatIsTakenBack) {
     const Config config = load_config(name, overrides_of_recipe(name), configs);
     if (config.model_name.empty() || config.tokenizer_path.empty()) continue;
     ++count;
-    const Config other = load_config(
-        name,
-        std::vector<std::string>{"model_name=", weights, "dataset_type=tokens",
-                                 "dataset_path=a.tokens", "packing=true", "offload_layers=-1"},
-        configs);
+    const Config other =
+        load_config(name,
+                    std::vector<std::string>{"model_name=", weights, "dataset_type=tokens",
+                                             "dataset_path=a.tokens", "packing=true",
+                                             "offload_layers=-1", "objective=sft"},
+                    configs);
     EXPECT_EQ(other.tokenizer_path, "") << name;
     EXPECT_EQ(other.chat_template, "auto") << name;
     EXPECT_EQ(other.model.family, &models::kGemma2) << name;
