@@ -155,7 +155,7 @@ TEST(PreferenceExample, SaysWhatIsWrong) {
   const std::array<std::pair<std::string, const char*>, 10> cases{{
       {R"({"chosen": "a"})", R"(expected chosen and rejected, found no "rejected")"},
       {R"({"prompt": "a", "completion": "b"})",
-       "; found completion, prompt; nearest: an objective"},
+       "; found completion, prompt; nearest: objective: sft"},
       {R"({"messages": []})",
        "expected preferences: chosen and rejected, with a prompt or without"},
       {R"({"chose": "a", "reject": "b"})",

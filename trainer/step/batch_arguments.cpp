@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <map>
+#include <string_view>
 #include <variant>
 
 #include "base/error.h"
+#include "models/families/decoder.h"
 #include "models/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "offload/lowering/pass_operands.h"
 #include "offload/memory/alignment.h"
@@ -12,6 +14,7 @@
 namespace longshore::trainer {
 
 static_assert(data::kIgnoredTarget == models::kIgnoredTarget);
+static_assert(std::string_view(data::kNextTokens) == models::kNextTokens);
 
 std::optional<data::Element> element_of(models::Dtype dtype) {
   switch (dtype) {
