@@ -40,7 +40,8 @@ bool decides_steps(const Key& key) {
                                            "per_device_batch_size",
                                            "max_position_embeddings",
                                            "eval_prompts_path",
-                                           "eval_choices_path"};
+                                           "eval_choices_path",
+                                           "reference_memory_host_offload"};
   switch (key.section) {
     case Section::model:
     case Section::training:

@@ -48,10 +48,16 @@ bool has_adapter(const Config& config) {
   return config.lora_rank > 0 || !config.load_adapter_path.empty();
 }
 
+bool trains_beside_adapter(const Config& config) {
+  return has_adapter(config) &&
+         (!config.modules_to_save.empty() || !config.trainable_parameters_mask.empty());
+}
+
 Reference reference_of(const Config& config) {
   if (config.reference != Reference::automatic) return config.reference;
   if (!has_adapter(config)) return Reference::frozen;
-  return config.load_adapter_path.empty() ? Reference::adapter_off : Reference::adapter_start;
+  const bool is_fresh = config.load_adapter_path.empty() && !trains_beside_adapter(config);
+  return is_fresh ? Reference::adapter_off : Reference::adapter_start;
 }
 
 std::optional<models::PreferenceObjective> preference_objective(const Config& config) {

@@ -12,8 +12,10 @@ namespace longshore::trainer {
 
 // Whether data are pairs of answers.
 bool is_preference(const Config& config);
-// Whether the model has an adapter, of load_adapter_path also where its rank is not known yet.
+// Whether the model has an adapter, of load_adapter_path also where its rank is not known yet; and
+// whether weights that are none's train beside it.
 bool has_adapter(const Config& config);
+bool trains_beside_adapter(const Config& config);
 // Whether the objective compares with another model.
 bool has_reference(const Config& config);
 // Which that is, where it is automatic: without adapter_off, adapter_start and frozen it is the

@@ -65,15 +65,25 @@ const std::vector<Switch>& switches() {
       {"objective",
        [](const Config& config) { return config.objective != Objective::dpo; },
        {"dpo_loss"}},
+      {"dpo_loss",
+       [](const Config& config) {
+         return config.objective == Objective::dpo && config.dpo_loss == DpoLoss::hinge;
+       },
+       {"preference_label_smoothing"}},
       {"objective",
        [](const Config& config) { return config.objective != Objective::simpo; },
        {"simpo_gamma"}},
       {"objective",
        [](const Config& config) { return config.objective != Objective::kto; },
        {"kto_desirable_weight", "kto_undesirable_weight"}},
-      {"objective", [](const Config& config) { return !has_reference(config); }, {"reference"}},
+      {"objective",
+       [](const Config& config) { return !has_reference(config); },
+       {"reference", "reference_parameters_path", "reference_memory_host_offload",
+        "reference_weight_dtype"}},
       {"reference",
-       [](const Config& config) { return reference_of(config) != Reference::frozen; },
+       [](const Config& config) {
+         return has_reference(config) && reference_of(config) != Reference::frozen;
+       },
        {"reference_parameters_path", "reference_memory_host_offload", "reference_weight_dtype"}},
       {"num_epoch", [](const Config& config) { return config.num_epoch > 0; }, {"steps"}},
       {"opt_type",

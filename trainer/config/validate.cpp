@@ -399,8 +399,10 @@ void check_files(const Config& config) {
   const std::set<std::string> names(columns.begin(), columns.end());
   if (is_preference(config)) {
     if (columns.size() == 1 || columns.size() > 3 || names.size() < columns.size())
-      refuse(config, "train_data_columns",
-             "two columns, of chosen and rejected answers, or three, with that of prompts first");
+      refuse(
+          config, "train_data_columns",
+          "two different columns, of chosen and rejected answers, or three, with that of prompts "
+          "first");
   } else if (columns.size() > 2 || names.size() < columns.size()) {
     refuse(config, "train_data_columns", "one column, or two: of prompts and of completions");
   }
@@ -431,11 +433,12 @@ void check_reference(const Config& config) {
       reference == Reference::adapter_off || reference == Reference::adapter_start;
   if (is_of_adapter && !has_adapter(config))
     refuse(config, "reference", "frozen with " + described(config, "lora_rank"));
-  const bool trains_others =
-      !config.modules_to_save.empty() || !config.trainable_parameters_mask.empty();
-  if (reference == Reference::adapter_off && trains_others)
+  if (reference == Reference::adapter_off && trains_beside_adapter(config))
     refuse(config, "reference",
-           "adapter_start, where more than adapters trains, of which adapter_off keeps nothing");
+           "adapter_start with " +
+               described(config, config.modules_to_save.empty() ? "trainable_parameters_mask"
+                                                                : "modules_to_save") +
+               ": of what trains beside the adapter nothing else is kept");
   const bool has_own_weights =
       reference == Reference::frozen && !config.reference_parameters_path.empty();
   if (reference == Reference::frozen && !has_own_weights && !config.load_adapter_path.empty())

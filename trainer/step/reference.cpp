@@ -128,7 +128,7 @@ std::string give_reference_values(const Config& config, const ParameterLayout& r
   if (std::ranges::none_of(reference.buckets, is_of_reference)) return "";
   const bool is_frozen = reference_of(config) == Reference::frozen;
   const Config of_reference = is_frozen ? frozen_config(config) : config;
-  if (config.load_parameters_path.empty()) {
+  if (of_reference.load_parameters_path.empty()) {
     initialize(reference, static_cast<uint64_t>(config.seed), arguments);
     return "";
   }

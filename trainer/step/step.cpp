@@ -79,7 +79,8 @@ StepResult TrainStep::run(const std::vector<data::Batch>& batches, const StepSca
       chosen_targets += batch.chosen_targets;
     }
   if (result.total_weights == 0) throw InternalError("a step without a trained target");
-  if (plans_.log_probs) flush(ledger);  // which reads what the last step has made
+  // A pass before them takes the place of gradients that a deferred update would read.
+  if (plans_.reference || plans_.log_probs) flush(ledger);
 
   write_scalar(arguments_, offload::kLossGradient, 1.0 / result.total_weights);
   write_scalar(arguments_, offload::kSftLossGradient, 1.0 / std::max<int64_t>(1, chosen_targets));
