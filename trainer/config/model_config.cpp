@@ -78,8 +78,7 @@ models::DecoderConfig decoder_config(const Config& config, models::Target target
   decoder.router_z_loss_weight = config.router_z_loss_weight;
   decoder.lora = lora_config(config);
   if (config.use_multimodal) decoder.vision = vision_config(config);
-  decoder.segments =
-      config.dataset_type == DatasetType::documents && (config.packing || is_preference(config));
+  decoder.segments = has_segments(config);
   return decoder;
 }
 

@@ -34,6 +34,10 @@ bool normalizes_length(const Config& config) {
 
 bool is_preference(const Config& config) { return config.objective != Objective::sft; }
 
+bool has_segments(const Config& config) {
+  return config.dataset_type == DatasetType::documents && (config.packing || is_preference(config));
+}
+
 bool has_reference(const Config& config) {
   return config.objective == Objective::dpo || config.objective == Objective::ipo ||
          config.objective == Objective::kto;

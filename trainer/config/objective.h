@@ -12,6 +12,8 @@ namespace longshore::trainer {
 
 // Whether data are pairs of answers.
 bool is_preference(const Config& config);
+// Whether a row has several sequences, which do not see each other.
+bool has_segments(const Config& config);
 // Whether the model has an adapter, of load_adapter_path also where its rank is not known yet; and
 // whether weights that are none's train beside it.
 bool has_adapter(const Config& config);

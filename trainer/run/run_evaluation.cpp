@@ -4,8 +4,6 @@
 #include <vector>
 
 #include "data/tokenizers/text_stream.h"
-#include "offload/lowering/pass_operands.h"
-#include "offload/lowering/scan.h"
 #include "trainer/decoding/continuation.h"
 #include "trainer/distributed/sum_over.h"
 #include "trainer/run/evaluate.h"
@@ -60,9 +58,7 @@ std::optional<ChoicesAccuracy> RunEvaluation::ask_choices(const std::function<bo
     write_batch(batch, session_.arguments());
     choices_->run(session_.ledger());
     backend_.synchronize();
-    std::vector<float> log_probs(static_cast<size_t>(rows * length));
-    session_.arguments().read_part(offload::host_name(offload::kLogProbs), 0, log_probs.data(),
-                                   std::ssize(log_probs) * static_cast<int64_t>(sizeof(float)));
+    const std::vector<float> log_probs = read_log_probs(session_.arguments(), rows * length);
     const int64_t first = (i * world_.size() + world_.rank()) * rows;
     for (int64_t row = 0; row < rows && first + row < std::ssize(sequences); ++row)
       for (const size_t sequence : sequences[static_cast<size_t>(first + row)])

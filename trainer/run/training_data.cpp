@@ -570,11 +570,9 @@ bool open_streams(const Config& config, const std::shared_ptr<Opener>& opener,
 // Of models that tell a row's sequences apart, rows are packed.
 OpenedChoices open_choices(const Config& config, const data::BatchShape& shape, int32_t opening,
                            const data::Rank& rank, const Log& log, const TrainingData& data) {
-  const bool has_segments =
-      config.dataset_type == DatasetType::documents && (config.packing || is_preference(config));
-  OpenedChoices opened{
-      .asked = read_eval_choices(config, opening, *data.tokenizer, has_segments ? shape.length : 1),
-      .batches = {}};
+  OpenedChoices opened{.asked = read_eval_choices(config, opening, *data.tokenizer,
+                                                  has_segments(config) ? shape.length : 1),
+                       .batches = {}};
   log(fmt::format("{}: {}, {}{}", path_text(config.eval_choices_path),
                   plural(std::ssize(opened.asked.questions), "question"),
                   plural(opened.asked.rows->count(), "row"),

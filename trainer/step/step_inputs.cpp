@@ -18,6 +18,15 @@ int64_t bytes_of(const std::vector<float>& values) {
 
 }  // namespace
 
+std::vector<float> read_log_probs(const offload::Arguments& arguments, int64_t places,
+                                  int64_t micro_batch) {
+  std::vector<float> log_probs(static_cast<size_t>(places));
+  const int64_t bytes = bytes_of(log_probs);
+  arguments.read_part(offload::host_name(offload::kLogProbs),
+                      micro_batch * offload::align_up(bytes), log_probs.data(), bytes);
+  return log_probs;
+}
+
 StepInputs::StepInputs(const StepPlans& plans, offload::Backend& backend,
                        offload::Arguments& arguments, const offload::Arenas& arenas)
     : objective_(plans.preference), backend_(backend), arguments_(arguments) {
@@ -41,14 +50,10 @@ void StepInputs::write_values(const char* input, size_t batch, const std::vector
                         bytes);
 }
 
-StepInputs::LogProbs StepInputs::read_log_probs(size_t batches) const {
-  const std::string name = offload::host_name(offload::kLogProbs);
-  LogProbs log_probs(batches, std::vector<float>(places_));
-  for (size_t i = 0; i < batches; ++i) {
-    const int64_t bytes = bytes_of(log_probs[i]);
-    arguments_.read_part(name, static_cast<int64_t>(i) * offload::align_up(bytes),
-                         log_probs[i].data(), bytes);
-  }
+StepInputs::LogProbs StepInputs::log_probs_of(size_t batches) const {
+  LogProbs log_probs;
+  for (size_t i = 0; i < batches; ++i)
+    log_probs.push_back(read_log_probs(arguments_, places_, static_cast<int64_t>(i)));
   return log_probs;
 }
 
@@ -56,7 +61,7 @@ StepInputs::LogProbs StepInputs::log_probs_by(offload::Executable& plan, size_t 
                                               offload::Ledger& ledger) {
   for (size_t i = 0; i < batches; ++i) plan.run(ledger, static_cast<int64_t>(i));
   backend_.synchronize();
-  return read_log_probs(batches);
+  return log_probs_of(batches);
 }
 
 // The mean over the answers of all devices of how much more likely they are to the policy; at least
@@ -81,7 +86,7 @@ void StepInputs::write(std::span<const data::Batch> batches,
                        std::span<const data::Batch> mismatched, offload::Ledger& ledger) {
   write_batches(batches);
   if (!objective_) return;
-  places_ = static_cast<size_t>(batches[0].shape.rows * batches[0].shape.length);
+  places_ = batches[0].shape.rows * batches[0].shape.length;
   if (reference_plan_) reference_ = log_probs_by(*reference_plan_, batches.size(), ledger);
   std::vector<float> divergence;
   if (log_probs_plan_) {
@@ -103,7 +108,7 @@ void StepInputs::write(std::span<const data::Batch> batches,
 
 std::optional<Rewards> StepInputs::rewards(std::span<const data::Batch> batches) const {
   if (!objective_) return std::nullopt;
-  const LogProbs policy = read_log_probs(batches.size());
+  const LogProbs policy = log_probs_of(batches.size());
   Rewards rewards;
   for (size_t i = 0; i < batches.size(); ++i)
     add_rewards(*objective_, batches[i], policy[i],

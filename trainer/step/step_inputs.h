@@ -17,6 +17,10 @@
 
 namespace longshore::trainer {
 
+// What a plan whose head gives log-probabilities has left of so many places, of that micro-batch.
+std::vector<float> read_log_probs(const offload::Arguments& arguments, int64_t places,
+                                  int64_t micro_batch = 0);
+
 // Replaces each value by its sum over all devices. All of them call it, as often.
 using SumOverDevices = std::function<void(std::span<double>)>;
 
@@ -41,7 +45,7 @@ class StepInputs {
 
   void write_batches(std::span<const data::Batch> batches);
   LogProbs log_probs_by(offload::Executable& plan, size_t batches, offload::Ledger& ledger);
-  LogProbs read_log_probs(size_t batches) const;
+  LogProbs log_probs_of(size_t batches) const;
   double kl(std::span<const data::Batch> batches, const LogProbs& policy,
             const LogProbs& reference) const;
   void write_values(const char* input, size_t batch, const std::vector<float>& values);
@@ -51,7 +55,7 @@ class StepInputs {
   offload::Arguments& arguments_;
   std::unique_ptr<offload::Executable> reference_plan_, log_probs_plan_;
   SumOverDevices sum_over_devices_ = [](std::span<double>) {};
-  size_t places_ = 0;   // of a batch
+  int64_t places_ = 0;  // of a batch
   LogProbs reference_;  // of the batches that were written last
 };
 
