@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <utility>
 
 #include "base/error.h"
 #include "base/json_tree.h"
 #include "base/nearest.h"
-#include "base/printable.h"
 #include "base/utf8.h"
 #include "data/text/open_records.h"
 #include "data/tokenizers/white_space.h"
@@ -95,17 +93,7 @@ ChoiceRecord read_choices(std::string_view text) {
 
 void read_choices(const std::filesystem::path& path,
                   const std::function<void(ChoiceRecord, const std::string&)>& take) {
-  const auto reader = open_records(path, columns());
-  for (std::string record; reader->next(record);) {
-    const std::string place = path_text(path) + ":" + std::to_string(reader->line_number());
-    ChoiceRecord read;
-    try {
-      read = read_choices(record);
-    } catch (const DataError& error) {
-      throw DataError(place + ": " + error.what());
-    }
-    take(std::move(read), place);
-  }
+  each_record<ChoiceRecord>(path, columns(), read_choices, take);
 }
 
 }  // namespace longshore::data

@@ -80,17 +80,7 @@ void read_prompts(const fs::path& path,
       take({text}, path_text(path) + ": paragraph " + std::to_string(++number));
     return;
   }
-  const auto reader = open_records(path, columns());
-  for (std::string record; reader->next(record);) {
-    const std::string place = path_text(path) + ":" + std::to_string(reader->line_number());
-    PromptRecord prompt;
-    try {
-      prompt = read_prompt(record);
-    } catch (const DataError& error) {
-      throw DataError(place + ": " + error.what());
-    }
-    take(std::move(prompt), place);
-  }
+  each_record<PromptRecord>(path, columns(), read_prompt, take);
 }
 
 }  // namespace longshore::data
