@@ -4,12 +4,13 @@
 
 namespace longshore::trainer {
 
-bool note(BestSoFar& best, int64_t steps, double value, double threshold) {
+bool note(BestSoFar& best, int64_t steps, double value, Better better, double threshold) {
   if (steps <= best.evaluated) return false;
   best.evaluated = steps;
   const bool is_first = best.step == 0;
-  const bool is_best = std::isfinite(value) && (is_first || value < best.value);
-  const bool improves = is_best && (is_first || best.value - value > threshold);
+  const double ahead = better == Better::smaller ? best.value - value : value - best.value;
+  const bool is_best = std::isfinite(value) && (is_first || ahead > 0);
+  const bool improves = is_best && (is_first || ahead > threshold);
   best.without_improvement = improves ? 0 : best.without_improvement + 1;
   if (is_best) {
     best.step = steps;

@@ -17,10 +17,12 @@ struct BestSoFar {
   bool operator==(const BestSoFar&) const = default;
 };
 
+enum class Better : uint8_t { smaller, larger };
+
 // Takes the metric after so many steps, unless that is known. Gives whether it is the best so far,
 // which of equal ones the first is. As transformers' EarlyStoppingCallback counts, an improvement
 // is what exceeds the best before by more than `threshold`; what exceeds it by less is the best all
 // the same. What is not finite is neither.
-bool note(BestSoFar& best, int64_t steps, double value, double threshold);
+bool note(BestSoFar& best, int64_t steps, double value, Better better, double threshold);
 
 }  // namespace longshore::trainer

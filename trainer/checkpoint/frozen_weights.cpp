@@ -132,15 +132,14 @@ Config config_of(const fs::path& run, const Manifest& manifest) {
   return with_folders_read(std::move(config));
 }
 
-}  // namespace
-
-std::string frozen_weights_hash(const offload::ParameterLayout& layout,
-                                const offload::Arguments& arguments, World& world) {
-  if (saves_model(layout)) return "";
+// Of the weights of all devices that lie in such buckets.
+template <class Counts>
+Sums sums_of_all(const offload::ParameterLayout& layout, const offload::Arguments& arguments,
+                 World& world, Counts counts) {
   Sums sums;
   for (const auto& [name, location] : layout.by_name) {
     const offload::Bucket& bucket = layout.bucket(location);
-    if (bucket.trainable == models::Trainable::yes) continue;
+    if (!counts(bucket)) continue;
     const bool is_counted = bucket.split == models::Axis::data || layout.mesh.data.rank == 0;
     const uint64_t held = is_counted
                               ? sum_of(bucket, layout.parameter(location), layout.mesh, arguments)
@@ -151,7 +150,23 @@ std::string frozen_weights_hash(const offload::ParameterLayout& layout,
       sums[name] += *part;
     }
   }
-  return hash_of(sums);
+  return sums;
+}
+
+}  // namespace
+
+std::string weights_hash(const offload::ParameterLayout& layout,
+                         const offload::Arguments& arguments, World& world) {
+  return hash_of(
+      sums_of_all(layout, arguments, world, [](const offload::Bucket&) { return true; }));
+}
+
+std::string frozen_weights_hash(const offload::ParameterLayout& layout,
+                                const offload::Arguments& arguments, World& world) {
+  if (saves_model(layout)) return "";
+  return hash_of(sums_of_all(layout, arguments, world, [](const offload::Bucket& bucket) {
+    return bucket.trainable == models::Trainable::no;
+  }));
 }
 
 void require_base_unchanged(const fs::path& run) {

@@ -1,4 +1,5 @@
-// Frozen weights, which a checkpoint of adapters has not, are known again by their hash.
+// Weights are known again by their hash: frozen ones, which a checkpoint of adapters has not, and
+// those that a run begins with.
 #pragma once
 
 #include <filesystem>
@@ -10,8 +11,12 @@
 
 namespace longshore::trainer {
 
-// A hash of all frozen weights where adapters alone train: a checkpoint of these goes with that
-// model only. "" otherwise, since the checkpoint has all weights. Every process takes part.
+// A hash of all weights as steps read them, whatever they are split over. Every process takes part.
+std::string weights_hash(const offload::ParameterLayout& layout,
+                         const offload::Arguments& arguments, World& world);
+
+// The same of all frozen weights where adapters alone train: a checkpoint of these goes with that
+// model only. "" otherwise, since the checkpoint has all weights.
 std::string frozen_weights_hash(const offload::ParameterLayout& layout,
                                 const offload::Arguments& arguments, World& world);
 

@@ -61,9 +61,17 @@ enum class Objective : uint8_t { sft, dpo, ipo, orpo, simpo, kto };
 enum class DpoLoss : uint8_t { sigmoid, robust, hinge };
 enum class LengthNormalization : uint8_t { automatic, off, on };
 // What a preference is measured against; see docs/preferences.md.
-enum class Reference : uint8_t { automatic, adapter_off, adapter_start, frozen };
-// The metric by which the best checkpoint of a run is known.
-enum class KeepBest { none, validation_loss };
+enum class Reference : uint8_t { automatic, adapter_off, adapter_start, frozen, precomputed };
+// The metric by which the best checkpoint of a run is known, as metrics.jsonl names it.
+enum class KeepBest : uint8_t {
+  none,
+  validation_loss,
+  validation_rewards_accuracies,
+  validation_rewards_margins,
+  choices_accuracy,
+  choices_accuracy_over_characters,
+  choices_accuracy_over_bytes
+};
 
 struct DatasetFile {
   std::filesystem::path path;

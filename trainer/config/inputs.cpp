@@ -73,8 +73,9 @@ bool may_resume(const Config& config) {
 
 // Whether a run that goes on has a reference that is as training began.
 bool reads_start_again(const Config& config) {
-  return has_reference(config) && reference_of(config) != Reference::adapter_off &&
-         config.reference_parameters_path.empty();
+  const Reference reference = reference_of(config);
+  return has_reference(config) && reference != Reference::adapter_off &&
+         reference != Reference::precomputed && config.reference_parameters_path.empty();
 }
 
 }  // namespace

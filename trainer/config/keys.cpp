@@ -191,7 +191,11 @@ std::vector<Key> make_config_keys() {
       {"max_num_checkpoints_to_keep", run,
        IntegerKey{&Config::max_num_checkpoints_to_keep, 1, kMaxSteps, -1},
        "so many of the newest checkpoints stay; -1: all"},
-      {"keep_best", run, choice<&Config::keep_best>({"none", "validation_loss"}),
+      {"keep_best", run,
+       choice<&Config::keep_best>({"none", "validation_loss", "validation_rewards_accuracies",
+                                   "validation_rewards_margins", "choices_accuracy",
+                                   "choices_accuracy_over_characters",
+                                   "choices_accuracy_over_bytes"}),
        "after an evaluation at which this is the best so far the state is saved, whatever "
        "checkpoint_period says, and stays; the run's link best leads to it"},
       {"early_stopping_patience", run, IntegerKey{&Config::early_stopping_patience, 0, kMaxSteps},
@@ -245,9 +249,11 @@ std::vector<Key> make_config_keys() {
       {"kto_undesirable_weight", training, at_least(0, &Config::kto_undesirable_weight),
        "kto: weight of bad answers"},
       {"reference", training,
-       choice<&Config::reference>({"auto", "adapter_off", "adapter_start", "frozen"}),
+       choice<&Config::reference>(
+           {"auto", "adapter_off", "adapter_start", "frozen", "precomputed"}),
        "what dpo, ipo and kto measure against: the model without its adapter; with it as it was "
-       "loaded; or a frozen copy; auto: the first of these that is the model as training begins"},
+       "loaded; a frozen copy; or what the model gave before the first step, and was kept; auto: "
+       "the first of these that is the model as training begins"},
       {"reference_parameters_path", training, PathKey{&Config::reference_parameters_path},
        "frozen: a Hugging Face folder with the copy's weights; empty: those that training begins "
        "with"},

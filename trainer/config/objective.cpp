@@ -64,6 +64,10 @@ Reference reference_of(const Config& config) {
   return is_fresh ? Reference::adapter_off : Reference::adapter_start;
 }
 
+bool is_precomputed(const Config& config) {
+  return has_reference(config) && reference_of(config) == Reference::precomputed;
+}
+
 std::optional<models::PreferenceObjective> preference_objective(const Config& config) {
   if (!is_preference(config)) return std::nullopt;
   const bool is_simpo = config.objective == Objective::simpo,

@@ -24,6 +24,9 @@ bool has_reference(const Config& config);
 // model as training begins.
 Reference reference_of(const Config& config);
 
+// Whether its log-probabilities are kept from before the first step.
+bool is_precomputed(const Config& config);
+
 // What the mean of its loss is over.
 data::Counted counted(const Config& config);
 

@@ -8,6 +8,7 @@ inline constexpr const char* kPlanFile = "plan.txt";
 inline constexpr const char* kMetricsFile = "metrics.jsonl";
 inline constexpr const char* kSummaryFile = "summary.json";  // of a run that has ended
 inline constexpr const char* kTraceFile = "trace.json";
+inline constexpr const char* kReferenceFile = "reference.safetensors";  // where it is precomputed
 inline constexpr const char* kSamplesFolder = "samples";  // a file for each evaluation
 inline constexpr const char* kLockFile = "lock";          // held by the process that trains there
 inline constexpr const char* kCheckpointsFolder = "checkpoints";  // each is named by its step

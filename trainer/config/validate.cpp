@@ -444,6 +444,10 @@ void check_reference(const Config& config) {
   if (reference == Reference::frozen && !has_own_weights && !config.load_adapter_path.empty())
     refuse(config, "reference",
            "adapter_start or adapter_off with " + described(config, "load_adapter_path"));
+  if (reference == Reference::precomputed && config.shuffle_window > 0)
+    refuse(config, "shuffle_window",
+           "0 with " + described(config, "reference") +
+               ", of which all rows are read before the first step");
   const bool is_as_it_began = reference != Reference::adapter_off && !has_own_weights;
   if (is_as_it_began && !config.load_full_state_path.empty())
     refuse(config, "load_full_state_path",
@@ -485,17 +489,38 @@ void check_data(const Config& config) {
   if (config.use_multimodal && is_known) check_room_for_images(config);
 }
 
+// That evaluations give what `key` goes by.
+void check_metric(const Config& config, const std::string& key) {
+  const std::string without = (key == "keep_best" ? "none" : "0") + std::string(" without ");
+  switch (best_metric(config)) {
+    case KeepBest::choices_accuracy:
+    case KeepBest::choices_accuracy_over_characters:
+    case KeepBest::choices_accuracy_over_bytes:
+      if (!asks_choices(config))
+        refuse(config, key, without + "questions; nearest: eval_choices_path");
+      return;
+    case KeepBest::validation_rewards_accuracies:
+    case KeepBest::validation_rewards_margins:
+      if (!is_preference(config))
+        refuse(config, key, without + "answers that are compared; nearest: objective: dpo");
+      break;
+    default:
+      break;
+  }
+  if (!evaluates(config))
+    refuse(config, key,
+           without +
+               "validation text; nearest: eval_dataset_path or eval_fraction, with dataset_type "
+               "documents or tokens");
+}
+
 // Its metric is that of evaluations during the run.
 void check_best(const Config& config) {
   const bool stops_early = config.early_stopping_patience > 0;
   if (config.keep_best == KeepBest::none && !stops_early) return;
   const std::string key =
       config.keep_best == KeepBest::none ? "early_stopping_patience" : "keep_best";
-  if (!evaluates(config))
-    refuse(config, key,
-           (stops_early && config.keep_best == KeepBest::none ? "0" : "none") +
-               std::string(" without validation text; nearest: eval_dataset_path or eval_fraction, "
-                           "with dataset_type documents or tokens"));
+  check_metric(config, key);
   if (!config.eval_interval)
     refuse(config, "eval_interval",
            "a number of steps, for " + described(config, key) +

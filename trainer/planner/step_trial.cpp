@@ -71,6 +71,7 @@ MemoryByKind StepTrials::memory(StepOptions options) const {
                         .layout = plans_.layout,
                         .options = std::move(options),
                         .step = {},
+                        .precompute = plans_.precompute,
                         .evaluate = plans_.evaluate,
                         .choices = plans_.choices,
                         .sample = plans_.sample,

@@ -33,15 +33,15 @@ void LossSum::add(const LossSum& other) {
 }
 
 std::optional<LossSum> evaluate(offload::Executable& plan, StepInputs& inputs,
-                                const EvaluatedBatches& evaluated, offload::Backend& backend,
+                                const RowsInOrder& rows, offload::Backend& backend,
                                 offload::Arguments& arguments, offload::Ledger& ledger,
                                 World& world, const std::function<bool()>& stops) {
   LossSum sum;
-  for (int64_t i = 0; i < evaluated.count; ++i) {
+  for (int64_t i = 0; i < rows.count; ++i) {
     if (stops()) return std::nullopt;
-    const std::vector<data::Batch> batch{evaluated.batches(i)};
+    const std::vector<data::Batch> batch{rows.batches(i)};
     std::vector<data::Batch> of_others;
-    if (evaluated.of_others) of_others.push_back(evaluated.of_others(i));
+    if (rows.of_others) of_others.push_back(rows.of_others(i));
     inputs.write(batch, of_others, ledger);
     plan.run(ledger);
     backend.synchronize();

@@ -5,10 +5,10 @@
 #include <functional>
 #include <optional>
 
-#include "data/rows/batches.h"
 #include "offload/execution/arguments.h"
 #include "offload/execution/executor.h"
 #include "trainer/distributed/world.h"
+#include "trainer/run/training_data.h"
 #include "trainer/step/step_inputs.h"
 
 namespace longshore::trainer {
@@ -22,15 +22,9 @@ struct LossSum {
   void add(const LossSum& other);
 };
 
-struct EvaluatedBatches {
-  const data::BatchSource& batches;
-  const data::BatchSource& of_others;  // where answers are counted; else it is empty
-  int64_t count = 0;                   // the micro-batches [0, count) are evaluated
-};
-
 // Over all processes' batches; nothing where `stops`, asked before each of them, says so.
 std::optional<LossSum> evaluate(offload::Executable& plan, StepInputs& inputs,
-                                const EvaluatedBatches& evaluated, offload::Backend& backend,
+                                const RowsInOrder& rows, offload::Backend& backend,
                                 offload::Arguments& arguments, offload::Ledger& ledger,
                                 World& world, const std::function<bool()>& stops);
 

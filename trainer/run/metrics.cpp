@@ -92,23 +92,14 @@ std::string validation_record(int64_t step, const Validation& validation) {
   return record.dump();
 }
 
-// The losses of a validation's record; nothing for any other line.
-struct ReadValidation {
-  int64_t step = 0;
-  Validation validation;
-};
-std::optional<ReadValidation> parse_validation(const std::string& line) {
+// The step of a validation's record; nothing for any other line.
+std::optional<int64_t> parse_validation(const std::string& line) {
   try {
     const ordered_json record = ordered_json::parse(line);
-    ReadValidation found{.step = record.at("step"), .validation = {}};
-    if (record.contains(kValidationLoss))
-      read(record[kValidationLoss], found.validation.loss.emplace());
-    else if (!record.contains(kChoicesAccuracy))
-      return std::nullopt;
-    if (record.contains("validation_losses"))
-      for (const auto& [name, loss] : record["validation_losses"].items())
-        read(loss, found.validation.sets.emplace_back(name).loss);
-    return line == record.dump() ? std::optional(found) : std::nullopt;
+    const bool is_validation =
+        record.contains(kValidationLoss) || record.contains(kChoicesAccuracy);
+    if (!is_validation || line != record.dump()) return std::nullopt;
+    return record.at("step").get<int64_t>();
   } catch (const nlohmann::json::exception&) {
     return std::nullopt;
   }
@@ -194,12 +185,9 @@ int64_t MetricsFile::end_of_records(int64_t first_step,
       if (metrics->step >= first_step) continue;
       keep(*metrics);
     } else {
-      const std::optional<ReadValidation> read = parse_validation(line);
-      if (!read || read->step >= first_step) continue;
-      if (read->step == first_step - 1) {
-        last_validation_ = line;
-        last_loss_ = read->validation.loss;
-      }
+      const std::optional<int64_t> step = parse_validation(line);
+      if (!step || *step >= first_step) continue;
+      if (*step == first_step - 1) last_validation_ = line;
     }
     line += '\n';
     const auto bytes = std::ssize(line);
@@ -229,6 +217,11 @@ void MetricsFile::write(const StepMetrics& m) { append(record(m).dump()); }
 void MetricsFile::write_validation(int64_t step, const Validation& validation) {
   const std::string record = validation_record(step, validation);
   if (record != last_validation_) append(record);
+}
+
+std::optional<double> MetricsFile::last_validation(const std::string& key) const {
+  if (last_validation_.empty()) return std::nullopt;
+  return number(ordered_json::parse(last_validation_), key);
 }
 
 void MetricsFile::sync() {

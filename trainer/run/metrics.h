@@ -57,8 +57,9 @@ class MetricsFile {
   // Appends the record of a validation after that step, unless it is of the step before
   // `first_step` and the file had it already.
   void write_validation(int64_t step, const Validation& validation);
-  // The loss of a validation after the step before `first_step`, where the file had one.
-  std::optional<double> last_validation_loss() const { return last_loss_; }
+  // A number of a validation after the step before `first_step`, by its key, where the file had
+  // both.
+  std::optional<double> last_validation(const std::string& key) const;
   // Whether it had a validation there.
   bool ends_with_validation() const { return !last_validation_.empty(); }
   // Records are on the disk, those that waited too, as far as the system takes them and the disk
@@ -76,10 +77,9 @@ class MetricsFile {
 
   std::filesystem::path path_;
   Log log_;
-  std::string last_validation_;      // the record that the file had after its last step
-  std::optional<double> last_loss_;  // of that
-  std::string waiting_;              // the text of records that wait
-  std::string trouble_;              // why they wait; "" where none does
+  std::string last_validation_;  // the record that the file had after its last step
+  std::string waiting_;          // the text of records that wait
+  std::string trouble_;          // why they wait; "" where none does
   FileDescriptor file_;
 };
 

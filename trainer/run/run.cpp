@@ -33,6 +33,7 @@
 #include "trainer/run/compare_ranks.h"
 #include "trainer/run/faults.h"
 #include "trainer/run/metrics.h"
+#include "trainer/run/precompute_reference.h"
 #include "trainer/run/run_best.h"
 #include "trainer/run/run_checkpoints.h"
 #include "trainer/run/run_evaluation.h"
@@ -125,6 +126,12 @@ class Run {
           "grad_norm of the step before){}",
           plans_.step.previous_norm_threshold,
           opened_.start ? "" : "; the first step is not clipped"));
+    if (plans_.precompute) {
+      auto values =
+          precompute_reference(planned_, *session_, described, [this] { return stop_.is_asked(); });
+      if (values) session_->set_reference_values(std::move(*values));
+    }
+    if (stops_before_training()) return;
     if (config_.enable_checkpointing) enable_checkpoints(std::move(described));
     if (stops_before_training()) return;
     try {
@@ -218,7 +225,8 @@ class Run {
       metrics_.emplace(
           directory() / kMetricsFile, first,
           [this](const StepMetrics& step) { all_steps_.add(step); }, console_.log());
-    best_.add(first, metrics_ ? metrics_->last_validation_loss() : std::nullopt);
+    if (best_.has_metric())
+      best_.add(first, metrics_ ? metrics_->last_validation(best_.metric()) : std::nullopt);
     if (owes_evaluation(evaluation)) {
       evaluate_after(first, evaluation);
       if (stop_.is_asked()) return stop(first);  // else it is owed no more
@@ -408,7 +416,7 @@ class Run {
       if (validation_->choices)
         console_.line("accuracy of choices " + when + ": " + text(*validation_->choices));
       if (metrics_) metrics_->write_validation(steps - 1, *validation_);
-      is_best = best_.add(steps, validation_->loss);
+      if (best_.has_metric()) is_best = best_.add(steps, number(*validation_, best_.metric()));
     }
     if (evaluation.samples_prompts()) {
       const std::optional<std::string> samples = evaluation.sample_prompts(stops);

@@ -20,6 +20,7 @@ RunBest::RunBest(const Config& config, const OpenedRun& opened, World& world)
     : config_(config), world_(world) {
   const KeepBest metric = best_metric(config);
   if (metric == KeepBest::none) return;
+  better_ = metric == KeepBest::validation_loss ? Better::smaller : Better::larger;
   best_ = {.metric = name_of(metric)};
   if (opened.saved_step < 0) return;
   const std::optional<BestSoFar>& saved = opened.start->manifest.best;
@@ -28,7 +29,8 @@ RunBest::RunBest(const Config& config, const OpenedRun& opened, World& world)
 
 bool RunBest::add(int64_t steps, std::optional<double> metric) {
   if (!best_) return false;
-  const bool is_best = metric && note(*best_, steps, *metric, config_.early_stopping_threshold);
+  const bool is_best =
+      metric && note(*best_, steps, *metric, better_, config_.early_stopping_threshold);
   const bool is_over = config_.early_stopping_patience > 0 &&
                        best_->without_improvement >= config_.early_stopping_patience;
   // Others may have summed up in another order.

@@ -25,6 +25,8 @@ class RunBest {
   // Whether the best state is kept.
   bool keeps() const { return config_.keep_best != KeepBest::none; }
 
+  // As metrics.jsonl names it.
+  const std::string& metric() const { return best_->metric; }
   // Takes the metric after so many steps, where there was an evaluation; gives whether it is the
   // best so far. All processes call it.
   bool add(int64_t steps, std::optional<double> metric);
@@ -43,6 +45,7 @@ class RunBest {
  private:
   const Config& config_;
   World& world_;
+  Better better_ = Better::smaller;
   std::optional<BestSoFar> best_;
   bool ends_run_ = false;
 };

@@ -30,9 +30,8 @@ std::optional<Validation> RunEvaluation::evaluate(const std::function<bool()>& s
       .loss = {}, .unigram_loss = data_.unigram_loss, .sets = {}, .rewards = {}, .choices = {}};
   for (const ValidationSet& set : data_.validation) {
     const std::optional<LossSum> sum =
-        trainer::evaluate(*validation_, *inputs_,
-                          {.batches = set.batches, .of_others = set.of_others, .count = set.count},
-                          backend_, session_.arguments(), session_.ledger(), world_, stops);
+        trainer::evaluate(*validation_, *inputs_, set, backend_, session_.arguments(),
+                          session_.ledger(), world_, stops);
     if (!sum) return std::nullopt;
     all.add(*sum);
     if (!set.name.empty()) validation.sets.push_back({set.name, sum->mean()});

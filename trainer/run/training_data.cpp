@@ -449,6 +449,15 @@ data::BatchSchema of_others(data::BatchSchema schema) {
   return schema;
 }
 
+RowsInOrder in_order(const std::shared_ptr<const data::Rows>& rows, const data::BatchSchema& schema,
+                     const data::Rank& rank, int64_t count) {
+  RowsInOrder result{
+      .batches = data::sequential_batches(rows, schema, rank), .of_others = {}, .count = count};
+  if (schema.counted == data::Counted::answers)
+    result.of_others = data::sequential_batches(rows, of_others(schema), rank);
+  return result;
+}
+
 void open_validation(const Config& config, const data::BatchSchema& schema, const data::Rank& rank,
                      Parts held_out, Opener& opener, TrainingData& result) {
   const std::vector<SharedFile> trained = result.files;
@@ -472,13 +481,7 @@ void open_validation(const Config& config, const data::BatchSchema& schema, cons
     evaluated.push_back({.rows = rows,
                          .count = std::min(rows->count(), count * shape.rows * rank.world_size),
                          .length = shape.length});
-    ValidationSet& opened = result.validation.emplace_back();
-    opened = {.name = set.name,
-              .batches = data::sequential_batches(rows, schema, rank),
-              .of_others = {},
-              .count = count};
-    if (schema.counted == data::Counted::answers)
-      opened.of_others = data::sequential_batches(rows, of_others(schema), rank);
+    result.validation.push_back({in_order(rows, schema, rank, count), set.name});
   }
   if (schema.counted != data::Counted::targets || config.shuffle_window > 0) return;
   int32_t vocab_size = 0;
@@ -497,6 +500,13 @@ bool open_files(const Config& config, Opener& opener, const data::BatchSchema& s
   const std::optional<int64_t> end = end_of_epochs(config, sources);
   if (end) result.steps = (*end - 1) / rows_of_step + 1;
   log(epochs_text(config, sources, end, result.steps, rows_of_step));
+  if (is_precomputed(config)) {
+    Parts parts;
+    for (const data::WeightedRows& source : sources) parts.push_back(source.rows);
+    const auto rows = joined(std::move(parts));
+    result.each_row = in_order(rows, schema, rank,
+                               data::sequential_batch_count(*rows, schema.shape, rank.world_size));
+  }
   const auto seed = static_cast<uint64_t>(config.seed);
   if (schema.counted == data::Counted::answers)
     result.training_of_others = data::shuffled_batches(sources, of_others(schema), seed, rank, end);

@@ -19,12 +19,16 @@
 
 namespace longshore::trainer {
 
-// Text that is held out, and evaluated by itself.
-struct ValidationSet {
-  std::string name;  // "" of one alone that was given none
+// Rows one after the other.
+struct RowsInOrder {
   data::BatchSource batches;
   data::BatchSource of_others;  // the same with Answers::of_others; where answers are counted
-  int64_t count = 0;            // of these batches, that are evaluated
+  int64_t count = 0;            // of these batches, that are read
+};
+
+// Text that is held out, and evaluated by itself.
+struct ValidationSet : RowsInOrder {
+  std::string name;  // "" of one alone that was given none
 };
 
 // Questions of multiple choice, and the batches with their choices.
@@ -38,6 +42,8 @@ struct TrainingData {
   data::BatchSource training;
   // The same rows with Answers::of_others; where answers are counted.
   data::BatchSource training_of_others;
+  // The same rows, each once; where a reference is precomputed of them.
+  std::optional<RowsInOrder> each_row;
   // What `training` reads where files are opened as their rows are needed (shuffle_window); their
   // shards are numbered as `identity` is.
   std::vector<std::shared_ptr<data::StreamedRows>> streams;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
@@ -40,6 +41,18 @@ std::string text(const Validation& validation) {
 std::string text(const ChoicesAccuracy& accuracy) {
   return fmt::format("{:.4f}, over characters {:.4f}, over bytes {:.4f}", accuracy.by_likelihood,
                      accuracy.by_characters, accuracy.by_bytes);
+}
+
+std::optional<double> number(const nlohmann::ordered_json& record, const std::string& key) {
+  const auto found = record.find(key);
+  if (found == record.end()) return std::nullopt;
+  return found->is_null() ? std::numeric_limits<double>::quiet_NaN() : found->get<double>();
+}
+
+std::optional<double> number(const Validation& validation, const std::string& key) {
+  nlohmann::ordered_json record;
+  add_to(record, validation);
+  return number(record, key);
 }
 
 void add_to(nlohmann::ordered_json& record, const Validation& validation) {

@@ -38,6 +38,12 @@ std::string text(const ChoicesAccuracy& accuracy);
 inline constexpr const char* kValidationLoss = "validation_loss";
 inline constexpr const char* kChoicesAccuracy = "choices_accuracy";
 
+// A number of such a record, NaN where it has null; nothing where it has no such key. Throws
+// nlohmann's exception where that is no number.
+std::optional<double> number(const nlohmann::ordered_json& record, const std::string& key);
+// The same of the record of a validation.
+std::optional<double> number(const Validation& validation, const std::string& key);
+
 // Gives a record the losses, and where sets have names each one's loss and perplexity; and the
 // accuracies of choices.
 void add_to(nlohmann::ordered_json& record, const Validation& validation);

@@ -7,11 +7,13 @@ namespace longshore::trainer {
 std::vector<Answer> answers_of(const data::Batch& batch) {
   const std::vector<int32_t>&targets = batch[data::kTargets], &segments = batch[data::kSegments];
   std::vector<Answer> answers;
-  for (int64_t i = 0; i < std::ssize(targets); ++i) {
-    if (targets[i] == data::kIgnoredTarget || segments[i] == data::kPadding) continue;
-    const int64_t place = i / batch.shape.length * batch.shape.length + segments[i] - 1;
-    if (answers.empty() || answers.back().place != place) answers.push_back({.place = place});
-    ++answers.back().tokens;
+  for (int64_t begin = 0, end = 0; begin < std::ssize(targets); begin = end) {
+    const int64_t row = begin / batch.shape.length * batch.shape.length;
+    Answer answer{.place = row + segments[begin] - 1, .begin = begin};
+    for (; end < row + batch.shape.length && segments[end] == segments[begin]; ++end)
+      if (targets[end] != data::kIgnoredTarget) ++answer.tokens;
+    answer.end = end;
+    if (segments[begin] != data::kPadding && answer.tokens > 0) answers.push_back(answer);
   }
   return answers;
 }

@@ -13,7 +13,8 @@ namespace longshore::trainer {
 // A sequence with targets, at its place among a batch's [B,T] (see sequence_log_probs.h).
 struct Answer {
   int64_t place = 0;
-  int64_t tokens = 0;  // that are trained
+  int64_t begin = 0, end = 0;  // its positions, prompt included
+  int64_t tokens = 0;          // that are trained
 
   bool is_chosen(int64_t length) const { return place % length % 2 == 0; }
 };

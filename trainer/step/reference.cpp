@@ -114,7 +114,7 @@ std::optional<PlannedReference> plan_reference(const RunSpec& spec, const Parame
   const Config& config = spec.config();
   const models::Target target = spec.target();
   const Reference kind = reference_of(config);
-  if (!has_reference(config)) return std::nullopt;
+  if (!has_reference(config) || kind == Reference::precomputed) return std::nullopt;
   Laid laid = kind == Reference::adapter_start ? adapter_start(config, target, policy)
               : kind == Reference::adapter_off ? adapter_off(config, target, policy, options)
                                                : frozen(config, target, options);

@@ -22,8 +22,8 @@ struct PlannedReference {
 
 bool is_of_reference(const offload::Bucket& bucket);
 
-// Nothing where the objective has none. `policy` is how the model that trains lies on this device,
-// by these options.
+// Nothing where the objective has none, or none in a step since it is precomputed. `policy` is how
+// the model that trains lies on this device, by these options.
 std::optional<PlannedReference> plan_reference(const RunSpec& spec,
                                                const offload::ParameterLayout& policy,
                                                const offload::LayoutOptions& options,

@@ -52,6 +52,7 @@ class TrainStep {
                     offload::Ledger& ledger, std::vector<offload::Event>& events,
                     const std::vector<data::Batch>& mismatched = {});
   void set_sum_over_devices(SumOverDevices sum) { inputs_.set_sum_over_devices(std::move(sum)); }
+  void set_reference_values(const ReferenceValues& values) { inputs_.set_reference_values(values); }
   // The norm that the next step's gradients are clipped by, where that is the last step's: nothing
   // before the first step, which is not clipped, and where clipping is not by a norm before. A run
   // that goes on is given what this was when it was saved.

@@ -64,6 +64,16 @@ StepInputs::LogProbs StepInputs::log_probs_by(offload::Executable& plan, size_t 
   return log_probs_of(batches);
 }
 
+// Of batches that are written.
+StepInputs::LogProbs StepInputs::reference_of(std::span<const data::Batch> batches,
+                                              offload::Ledger& ledger) {
+  if (reference_plan_) return log_probs_by(*reference_plan_, batches.size(), ledger);
+  if (!reference_values_) throw InternalError("a precomputed reference was given no values");
+  LogProbs log_probs;
+  for (const data::Batch& batch : batches) log_probs.push_back(reference_values_->of(batch));
+  return log_probs;
+}
+
 // The mean over the answers of all devices of how much more likely they are to the policy; at least
 // 0, as the divergence that it estimates.
 double StepInputs::kl(std::span<const data::Batch> batches, const LogProbs& policy,
@@ -87,21 +97,21 @@ void StepInputs::write(std::span<const data::Batch> batches,
   write_batches(batches);
   if (!objective_) return;
   places_ = batches[0].shape.rows * batches[0].shape.length;
-  if (reference_plan_) reference_ = log_probs_by(*reference_plan_, batches.size(), ledger);
+  if (objective_->has_reference) reference_ = reference_of(batches, ledger);
   std::vector<float> divergence;
   if (log_probs_plan_) {
     if (mismatched.size() != batches.size())
       throw InternalError("a KL estimate of " + std::to_string(batches.size()) +
                           " batches is given " + std::to_string(mismatched.size()));
     write_batches(mismatched);
-    const LogProbs reference = log_probs_by(*reference_plan_, mismatched.size(), ledger);
+    const LogProbs reference = reference_of(mismatched, ledger);
     const LogProbs policy = log_probs_by(*log_probs_plan_, mismatched.size(), ledger);
     divergence.assign(static_cast<size_t>(batches[0].shape.rows),
                       static_cast<float>(kl(mismatched, policy, reference)));
     write_batches(batches);
   }
   for (size_t i = 0; i < batches.size(); ++i) {
-    if (reference_plan_) write_values(models::kReferenceLogProbs, i, reference_[i]);
+    if (objective_->has_reference) write_values(models::kReferenceLogProbs, i, reference_[i]);
     if (!divergence.empty()) write_values(models::kKl, i, divergence);
   }
 }

@@ -13,6 +13,7 @@
 #include "offload/execution/arguments.h"
 #include "offload/execution/executor.h"
 #include "trainer/step/answers.h"
+#include "trainer/step/reference_values.h"
 #include "trainer/step/step_plans.h"
 
 namespace longshore::trainer {
@@ -30,6 +31,8 @@ class StepInputs {
              const offload::Arenas& arenas);
 
   void set_sum_over_devices(SumOverDevices sum) { sum_over_devices_ = std::move(sum); }
+  // Of a reference that is precomputed; they must outlive this.
+  void set_reference_values(const ReferenceValues& values) { reference_values_ = &values; }
 
   // `mismatched`: of kto as many batches, whose answers are those of other prompts. Runs the plans
   // before the passes, where there are any.
@@ -46,6 +49,7 @@ class StepInputs {
   void write_batches(std::span<const data::Batch> batches);
   LogProbs log_probs_by(offload::Executable& plan, size_t batches, offload::Ledger& ledger);
   LogProbs log_probs_of(size_t batches) const;
+  LogProbs reference_of(std::span<const data::Batch> batches, offload::Ledger& ledger);
   double kl(std::span<const data::Batch> batches, const LogProbs& policy,
             const LogProbs& reference) const;
   void write_values(const char* input, size_t batch, const std::vector<float>& values);
@@ -55,6 +59,7 @@ class StepInputs {
   offload::Arguments& arguments_;
   std::unique_ptr<offload::Executable> reference_plan_, log_probs_plan_;
   SumOverDevices sum_over_devices_ = [](std::span<double>) {};
+  const ReferenceValues* reference_values_ = nullptr;
   int64_t places_ = 0;  // of a batch
   LogProbs reference_;  // of the batches that were written last
 };

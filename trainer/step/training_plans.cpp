@@ -241,6 +241,7 @@ bool keeps_all_in_less(const StepOptions& options) {
 
 std::vector<const Plan*> TrainingPlans::all() const {
   std::vector<const Plan*> plans = step.all();
+  if (precompute) plans.push_back(&*precompute);
   if (evaluate) plans.push_back(&*evaluate);
   if (choices) plans.push_back(&*choices);
   if (sample)
@@ -284,6 +285,7 @@ TrainingPlans plan_training(const RunSpec& spec, int64_t rank) {
         plans.options.micro_batches);
   };
   if (reads_log_probs(config)) plans.step.log_probs = plan_log_probs("log-probabilities");
+  if (is_precomputed(config)) plans.precompute = plan_log_probs("reference");
   if (asks_choices(config)) plans.choices = plan_log_probs("choices");
   if (evaluates(config))
     plans.evaluate =

@@ -20,9 +20,11 @@ struct TrainingPlans {
   StepOptions options;
   StepPlans step;
   std::optional<offload::ParameterLayout> reference;  // of step.reference
-  std::optional<offload::Plan> evaluate;              // where there is validation text
-  std::optional<offload::Plan> choices;  // log-probabilities, where questions are asked
-  std::optional<DecodingPlans> sample;   // where text is sampled at the end
+  // Log-probabilities that are kept from before the first step, where a reference is precomputed.
+  std::optional<offload::Plan> precompute;
+  std::optional<offload::Plan> evaluate;  // where there is validation text
+  std::optional<offload::Plan> choices;   // log-probabilities, where questions are asked
+  std::optional<DecodingPlans> sample;    // where text is sampled at the end
   // Whether the state is copied, to write checkpoints while steps run; of replicas the first does.
   bool has_snapshot = false;
   // Whether this process writes checkpoints, of all processes' state.

@@ -1,5 +1,7 @@
 #include "trainer/step/training_session.h"
 
+#include <utility>
+
 #include "trainer/config/model_config.h"
 #include "trainer/weights/initialize.h"
 #include "trainer/weights/load_parameters.h"
@@ -52,12 +54,19 @@ TrainingSession::TrainingSession(const TrainingPlans& plans, offload::Backend& b
   ledger_.take(MemoryKind::unpinned_host, offload::Category::batch, plans.read_batch_bytes);
 }
 
+void TrainingSession::set_reference_values(ReferenceValues values) {
+  reference_values_ = std::move(values);
+  step_.set_reference_values(*reference_values_);
+}
+
 std::unique_ptr<offload::Executable> TrainingSession::executable(const offload::Plan& plan) {
   return std::make_unique<offload::Executable>(plan, backend_, arguments_, arenas_);
 }
 
 std::unique_ptr<StepInputs> TrainingSession::inputs(const StepPlans& plans) {
-  return std::make_unique<StepInputs>(plans, backend_, arguments_, arenas_);
+  auto inputs = std::make_unique<StepInputs>(plans, backend_, arguments_, arenas_);
+  if (reference_values_) inputs->set_reference_values(*reference_values_);
+  return inputs;
 }
 
 std::unique_ptr<Decoding> TrainingSession::decoding(const DecodingPlans& plans) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "offload/execution/arenas.h"
@@ -12,6 +13,7 @@
 #include "trainer/config/config.h"
 #include "trainer/step/decoding.h"
 #include "trainer/step/memory_report.h"
+#include "trainer/step/reference_values.h"
 #include "trainer/step/step.h"
 #include "trainer/step/training_plans.h"
 
@@ -37,6 +39,9 @@ class TrainingSession {
   TrainStep& step() { return step_; }
   offload::Arguments& arguments() { return arguments_; }
   offload::Ledger& ledger() { return ledger_; }
+  // Of a reference that is precomputed.
+  void set_reference_values(ReferenceValues values);
+
   // For another of the plans, in the same memory.
   std::unique_ptr<offload::Executable> executable(const offload::Plan& plan);
   std::unique_ptr<StepInputs> inputs(const StepPlans& plans);
@@ -56,6 +61,7 @@ class TrainingSession {
   offload::Arguments arguments_;
   offload::Arenas arenas_;
   std::string loaded_;
+  std::optional<ReferenceValues> reference_values_;
   TrainStep step_;
 };
 

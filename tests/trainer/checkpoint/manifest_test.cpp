@@ -96,7 +96,7 @@ TEST(Manifest, NumbersAreWithinWhatARunCanHave) {
 TEST(BestSoFar, ImprovesByMoreThanTheThreshold) {
   BestSoFar best;
   const auto noted = [&](int64_t steps, double value) {
-    const bool is_best = note(best, steps, value, 0.5);
+    const bool is_best = note(best, steps, value, Better::smaller, 0.5);
     return std::tuple(is_best, best.step, best.without_improvement);
   };
   EXPECT_EQ(noted(1, NAN), std::tuple(false, 0, 1));
@@ -109,6 +109,9 @@ TEST(BestSoFar, ImprovesByMoreThanTheThreshold) {
   EXPECT_EQ(noted(7, NAN), std::tuple(false, 6, 4));
   EXPECT_EQ(noted(8, 2.5), std::tuple(true, 8, 0));
   EXPECT_EQ(best.value, 2.5);
+  EXPECT_FALSE(note(best, 9, 2, Better::larger, 0.5));
+  EXPECT_TRUE(note(best, 10, 3, Better::larger, 0.5));
+  EXPECT_EQ(best.without_improvement, 2);  // by no more than 0.5
 }
 
 // JSON's integers may be larger than ours, and would be others there.

@@ -700,6 +700,11 @@ TEST_F(ConfigTest, ContradictionsNameBothKeysAndTheirOrigins) {
             "configs/test.yml:12 keep_best: found validation_loss, expected none without "
             "validation text; nearest: eval_dataset_path or eval_fraction, with dataset_type "
             "documents or tokens");
+  EXPECT_THAT(fault("keep_best: choices_accuracy\n"),
+              HasSubstr("expected none without questions; nearest: eval_choices_path"));
+  EXPECT_THAT(
+      fault("keep_best: validation_rewards_margins\n"),
+      HasSubstr("expected none without answers that are compared; nearest: objective: dpo"));
   const std::string evaluated = tokens + "eval_dataset_path: b.tokens\n";
   EXPECT_EQ(fault(evaluated + "early_stopping_patience: 3\n"),
             "default eval_interval: found -1, expected a number of steps, for "

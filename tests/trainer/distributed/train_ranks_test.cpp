@@ -159,7 +159,7 @@ TEST_F(TrainRanks, PreferWhatOnePrefers) {
     fs::remove_all(output_ / run);
     return steps;
   };
-  for (const char* objective : {"dpo", "orpo", "kto"}) {
+  for (const char* objective : {"dpo", "dpo reference=precomputed", "orpo", "kto"}) {
     const std::string settings = std::string("objective=") + objective + " ";
     const std::vector<nlohmann::json> one = train("one", 1, settings + "eval_fraction=0.2");
     for (const char* mesh : {"", "ici_data_parallelism=2 ici_fsdp_parallelism=1 "}) {

@@ -315,7 +315,7 @@ TEST_F(Evaluation, AsksQuestionsOfMultipleChoice) {
     ASSERT_EQ(result.exit_code, 0) << result.output;
   };
   const std::string path = "eval_choices_path=" + folder.write("choices.jsonl", questions).string();
-  ask("alone", path + " eval_interval=20");
+  ask("alone", path + " eval_interval=20 keep_best=choices_accuracy");
   ask("unpacked", path + " packing=false");
   ask("without", "");
   EXPECT_EQ(steps("alone"), steps("without"));
@@ -324,6 +324,9 @@ TEST_F(Evaluation, AsksQuestionsOfMultipleChoice) {
     EXPECT_EQ(last["choices_accuracy"], 1) << name;
     EXPECT_FALSE(last.contains("validation_loss"));
   }
+  const json best = summary("alone")["best"];
+  EXPECT_EQ(best["metric"], "choices_accuracy");
+  EXPECT_EQ(best["value"], 1);
   std::vector<json> found = records("alone");
   std::erase_if(found, [](const json& one) { return !one.contains("choices_accuracy"); });
   ASSERT_EQ(found.size(), 3U);

@@ -68,7 +68,8 @@ TEST(MetricsFile, KeepsWhatWasBeforeTheStepThatARunGoesOnFrom) {
     MetricsFile file = file_at(path, 2, &kept);
     EXPECT_EQ(kept.size(), 2u);
     EXPECT_EQ(records(path), "0 1 1=2.8333333333333335 ");
-    EXPECT_EQ(file.last_validation_loss(), 2.5 + 1 / 3.0);
+    EXPECT_EQ(file.last_validation(kValidationLoss), 2.5 + 1 / 3.0);
+    EXPECT_FALSE(file.last_validation(kChoicesAccuracy));
     // Evaluated again behind the step that it goes on from.
     file.write_validation(1, {.loss = 2.5 + 1 / 3.0, .sets = {}});
     file.write({.step = 2});
@@ -77,7 +78,7 @@ TEST(MetricsFile, KeepsWhatWasBeforeTheStepThatARunGoesOnFrom) {
   EXPECT_EQ(records(path), "0 1 1=2.8333333333333335 2 2=null ");
   MetricsFile file = file_at(path, 3);
   EXPECT_EQ(records(path), "0 1 1=2.8333333333333335 2 2=null ");
-  EXPECT_FALSE(file_at(path, 1).last_validation_loss());
+  EXPECT_FALSE(file_at(path, 1).last_validation(kValidationLoss));
 }
 
 // Of somebody else's: not read as a whole, whatever there is in one line, nor looked for elsewhere.

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -52,9 +53,11 @@ class PreferenceRuns : public testing::Test {
     return text.replace(text.find(what), what.size(), by);
   }
 
-  void run(const std::string& settings) {
+  // What it printed.
+  std::string run(const std::string& settings) {
     const ProgramResult result = run_program(command(settings));
-    ASSERT_EQ(result.exit_code, 0) << result.output;
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    return result.output;
   }
 
   // Its steps, without what a clock or another plan decides.
@@ -115,8 +118,61 @@ TEST_F(PreferenceRuns, GoOnAsIfTheyHadNeverStopped) {
   }
 }
 
+// Computed before the first step it is what a frozen copy says, to the bit, whatever moves; and it
+// is computed once for all runs.
+TEST_F(PreferenceRuns, PrecomputeWhatAFrozenCopySays) {
+  for (const char* objective : {"objective=dpo", "objective=kto gradient_accumulation_steps=2"}) {
+    SCOPED_TRACE(objective);
+    for (const char* name : {"frozen", "first", "second"}) fs::remove_all(folder / name);
+    const std::string base = std::string(objective) +
+                             " steps=4 eval_fraction=0.2 eval_interval=2 "
+                             "enable_checkpointing=false ";
+    run(base + "run_name=frozen");
+    EXPECT_THAT(run(base + "run_name=first reference=precomputed remat_policy=full"),
+                HasSubstr(" of them computed in "));
+    EXPECT_EQ(steps("first"), steps("frozen"));
+    EXPECT_THAT(run(base + "run_name=second reference=precomputed preference_beta=0.2 "
+                           "parameter_memory_host_offload=true"),
+                HasSubstr(", computed before, in "));
+    EXPECT_EQ(steps("second")[0]["logps_rejected"], steps("frozen")[0]["logps_rejected"]);
+    EXPECT_NE(steps("second")[3], steps("frozen")[3]);
+  }
+}
+
+// The run's own folder has what it needs.
+TEST_F(PreferenceRuns, GoOnWithAPrecomputedReference) {
+  const std::string base =
+      "objective=dpo lora_rank=2 reference=precomputed eval_interval=3 "
+      "keep_best=validation_rewards_margins ";
+  const std::string held_out = "eval_fraction=0.2 eval_steps=1 ";
+  run(base + held_out + "run_name=whole steps=6");
+  run(base + held_out + "run_name=halves steps=3");
+  fs::remove_all(folder / "tokens");
+  const ProgramResult more =
+      run_program(command(base + "eval_fraction=0.2 run_name=halves steps=6"));
+  EXPECT_THAT(more.output, HasSubstr("found answers of which the precomputed reference says"));
+  run(base + held_out + "run_name=halves steps=6");
+  EXPECT_EQ(steps("halves"), steps("whole"));
+  auto best = [&](const char* name) {
+    return json::parse(data::read_file(folder / name / kSummaryFile))["best"];
+  };
+  EXPECT_EQ(best("halves"), best("whole"));
+  EXPECT_EQ(best("whole")["steps"], 6);  // margins grow
+  EXPECT_EQ(best("whole")["value"], steps("whole").back()["validation_rewards_margins"]);
+
+  const fs::path kept = folder / "halves" / kReferenceFile;
+  std::string bytes = data::read_file(kept);
+  bytes.back() ^= 1;
+  std::ofstream(kept) << bytes;
+  const std::string go_on = command(base + held_out + "run_name=halves steps=7");
+  EXPECT_THAT(run_program(go_on).output, HasSubstr(kReferenceFile + std::string(": found other")));
+  fs::remove(kept);
+  EXPECT_THAT(run_program(go_on).output, HasSubstr(kReferenceFile + std::string(": is not there")));
+}
+
 TEST_F(PreferenceRuns, TakeTheMemoryThatPlanSays) {
-  for (const char* way : {"objective=dpo", "objective=kto reference_memory_host_offload=true",
+  for (const char* way : {"objective=dpo", "objective=dpo reference=precomputed",
+                          "objective=kto reference_memory_host_offload=true",
                           "objective=dpo reference_weight_dtype=int8", "objective=dpo lora_rank=2",
                           "objective=dpo lora_rank=2 reference=adapter_start"}) {
     SCOPED_TRACE(way);
@@ -170,6 +226,8 @@ TEST_F(PreferenceRuns, RefuseWhatDoesNotSuitThem) {
               HasSubstr("reference: found adapter_off, expected frozen with lora_rank"));
   EXPECT_THAT(refusal("objective=dpo excess_length_strategy=split"),
               HasSubstr("expected truncate or skip with objective"));
+  EXPECT_THAT(refusal("objective=dpo reference=precomputed shuffle_window=8"),
+              HasSubstr("of which all rows are read before the first step"));
   EXPECT_THAT(refusal("objective=dpo load_full_state_path=" + (folder / "").string()),
               HasSubstr("load_parameters_path, whose weights the reference"));
 }

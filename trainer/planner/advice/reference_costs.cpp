@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/text.h"
+#include "offload/execution/simulate.h"
 #include "trainer/config/objective.h"
 #include "trainer/config/validate.h"
 
@@ -37,7 +39,8 @@ const std::vector<Choice>& choices() {
       {"reference=frozen", Reference::frozen},
       {"reference=frozen reference_memory_host_offload=true", Reference::frozen, true},
       {"reference=frozen reference_weight_dtype=nf4", Reference::frozen, false,
-       FrozenWeightDtype::nf4}};
+       FrozenWeightDtype::nf4},
+      {"reference=precomputed", Reference::precomputed}};
   return list;
 }
 
@@ -46,7 +49,14 @@ std::string cost_text(const PolicyPlan& plan) {
   std::string text = fmt::format("device {}, host {}",
                                  offload::bytes_text(plan.memory[MemoryKind::device].peak_bytes),
                                  offload::bytes_text(host_peak_bytes(plan.memory)));
-  if (plan.estimate) text += fmt::format(", {:.4f} s a step", plan.estimate->step_seconds);
+  if (!plan.estimate) return text;
+  text += fmt::format(", {:.4f} s a step", plan.estimate->step_seconds);
+  if (plan.plans.precompute)
+    text += fmt::format(", and before the first {:.4f} s for each {} of the data",
+                        offload::simulate_runs({{.plan = &*plan.plans.precompute, .times = 1}},
+                                               *plan.spec.hardware())[0]
+                            .seconds,
+                        plural(plan.config().per_device_batch_size, "row"));
   return text;
 }
 
