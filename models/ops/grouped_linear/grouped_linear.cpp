@@ -227,14 +227,16 @@ Matmul with_rows(Matmul product, int64_t rows) {
   return product;
 }
 
-// Of the largest block, for each thread; products of fewer rows take no more.
+// Of whatever rows a block has, for each thread.
 template <Product product, Matmul (*part)(Matmul, int64_t)>
 int64_t workspace_cpu(const std::any& attrs, std::span<const Type> in, std::span<const Type> out) {
   const Matmul largest = product(attrs_of(attrs), in, out, std::min(in[0].shape[0], kBlockRows));
-  const int64_t columns = part == with_columns ? largest.n : largest.m;
+  const bool are_columns = part == with_columns;
+  const int64_t columns = are_columns ? largest.n : largest.m;
+  const Varying rows = are_columns ? Varying::m : Varying::k;
   int64_t bytes = 0;
   for (const int64_t count : {std::min(columns, kBlockColumns), columns % kBlockColumns})
-    if (count > 0) bytes = std::max(bytes, workspace_bytes(part(largest, count)));
+    if (count > 0) bytes = std::max(bytes, most_workspace_bytes(part(largest, count), rows));
   return round_up(bytes, 64) * omp_get_max_threads();
 }
 

@@ -2,8 +2,10 @@
 
 #include <omp.h>
 
+#include <algorithm>
 #include <dnnl.hpp>
 #include <memory>
+#include <utility>
 
 #include "base/error.h"
 #include "models/ops/kernels/made_once.h"
@@ -55,7 +57,7 @@ class ThreadLimit {
   int before_;
 };
 
-Primitive make(const Matmul& matmul) {
+dnnl::matmul::primitive_desc describe(const Matmul& matmul) {
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   if (matmul.into == Into::add) {
@@ -63,14 +65,18 @@ Primitive make(const Matmul& matmul) {
     post_ops.append_sum(1.f);
     attributes.set_post_ops(post_ops);
   }
+  const dnnl::matmul::desc operation(
+      operand(matmul.m, matmul.k, matmul.ab, matmul.a_layout, matmul.a_row),
+      operand(matmul.k, matmul.n, matmul.ab, matmul.b_layout, matmul.b_row),
+      operand(matmul.m, matmul.n, matmul.c, Layout::plain, matmul.c_row));
+  return {operation, attributes, engine()};
+}
+
+Primitive make(const Matmul& matmul) {
   const ThreadLimit limit(matmul.threads);
   bool is_offered = false;
   try {
-    dnnl::matmul::desc operation(
-        operand(matmul.m, matmul.k, matmul.ab, matmul.a_layout, matmul.a_row),
-        operand(matmul.k, matmul.n, matmul.ab, matmul.b_layout, matmul.b_row),
-        operand(matmul.m, matmul.n, matmul.c, Layout::plain, matmul.c_row));
-    dnnl::matmul::primitive_desc description(operation, attributes, engine());
+    const dnnl::matmul::primitive_desc description = describe(matmul);
     is_offered = true;
     return {description, dnnl::matmul(description)};
   } catch (const dnnl::error& error) {
@@ -84,6 +90,16 @@ Primitive make(const Matmul& matmul) {
 const Primitive& primitive(const Matmul& matmul) {
   return made_once<Primitive>(matmul,
                               [&] { return std::make_unique<const Primitive>(make(matmul)); });
+}
+
+int64_t scratchpad_bytes(const dnnl::matmul::primitive_desc& description) {
+  return static_cast<int64_t>(description.scratchpad_desc().get_size());
+}
+
+// What is planned for where the processor has no such product.
+Matmul as_multiplied(Matmul matmul) {
+  if (matmul.ab == Dtype::bfloat16 && !multiplies_bfloat16()) matmul.ab = matmul.c = Dtype::float32;
+  return matmul;
 }
 
 }  // namespace
@@ -101,12 +117,19 @@ bool multiplies_bfloat16() {
 }
 
 int64_t workspace_bytes(const Matmul& matmul) {
-  if (matmul.ab == Dtype::bfloat16 && !multiplies_bfloat16()) {
-    Matmul wider = matmul;
-    wider.ab = wider.c = Dtype::float32;
-    return workspace_bytes(wider);
-  }
-  return static_cast<int64_t>(primitive(matmul).description.scratchpad_desc().get_size());
+  return scratchpad_bytes(primitive(as_multiplied(matmul)).description);
+}
+
+int64_t most_workspace_bytes(const Matmul& largest, Varying size) {
+  const auto find_most = [&] {
+    const ThreadLimit limit(largest.threads);
+    Matmul matmul = as_multiplied(largest);
+    int64_t& rows = size == Varying::m ? matmul.m : matmul.k;
+    int64_t most = 0;
+    for (; rows > 0; --rows) most = std::max(most, scratchpad_bytes(describe(matmul)));
+    return std::make_unique<const int64_t>(most);
+  };
+  return made_once<int64_t>(std::pair(largest, size), find_most);
 }
 
 void run(const Matmul& matmul, const void* a, const void* b, void* c,
