@@ -25,6 +25,10 @@ inline constexpr const char* kNextTokens = "next_tokens";
 // number of the block within which positions see each other both ways, or 0.
 inline constexpr const char *kPixelValues = "pixel_values", *kImagePlaces = "image_places",
                             *kBlocks = "blocks";
+// What rollouts have of each target, floats [T] of a row: its advantage, and its log-probability by
+// the policy that drew it, and by a reference.
+inline constexpr const char *kAdvantages = "advantages", *kOldLogProbs = "old_log_probs",
+                            *kReferenceLogProbs = "reference_log_probs";
 // Of each row one: its number among all rows of a run, in 32 bits.
 inline constexpr const char* kRowNumbers = "row_numbers";
 constexpr int32_t kNoPlace = -1;

@@ -90,6 +90,7 @@ void DocumentRows::read(int64_t index, const Row& into) const {
   int64_t at = 0;
   for (const TokenSequence& sequence : sequences) {
     into.put(at, sequence.segment, sequence.tokens, sequence.carries_loss);
+    put_columns(into, at, sequence);
     if (images) put_images(*images, at, sequence);
     at += std::ssize(sequence.tokens) - 1;
   }
@@ -113,6 +114,16 @@ std::vector<TokenSequence> DocumentRows::read_sequences(const UnitsOfRow& row) c
     first_segment += static_cast<int32_t>(together());
   }
   return sequences;
+}
+
+// At a position stands what its target has.
+void DocumentRows::put_columns(const Row& into, int64_t at, const TokenSequence& sequence) const {
+  for (const TokenColumn& column : file_->columns()) {
+    if (!into.has(column.name)) continue;
+    std::vector<float> values((sequence.tokens.size() - 1) * static_cast<size_t>(column.width));
+    file_->read_column(column.name, sequence.first_token + 1, values);
+    into.write(column.name, at * column.width, values);
+  }
 }
 
 void DocumentRows::put_images(RowImageWriter& writer, int64_t at,

@@ -55,6 +55,8 @@ struct DocumentRowsOptions {
 // and a block is packed again for each row that is read, so memory hardly grows with the dataset.
 // Every unit is in one row.
 //
+// Where the file has TokenColumns, a row has also those of its targets that the batch has by name.
+//
 // With images, a row has also kImagePlaces, kBlocks and kPixelValues, as far as its batch has them.
 // Images are opened and decoded when a row is read that has kPixelValues. A document with more
 // images than a row has slots is left out, and no row is packed with more.
@@ -120,6 +122,7 @@ class DocumentRows : public Rows {
   bool cuts_images(const Unit& unit) const;
   int64_t least_rows(const Counts& counts, int64_t units) const;
   std::vector<TokenSequence> read_sequences(const UnitsOfRow& row) const;
+  void put_columns(const Row& into, int64_t at, const TokenSequence& sequence) const;
   void put_images(RowImageWriter& writer, int64_t at, const TokenSequence& sequence) const;
   void write_images(const UnitsOfRow& row, RowImageWriter& writer) const;
   bool is_trained(const Sequence& sequence) const;

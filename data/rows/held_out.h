@@ -9,8 +9,9 @@
 namespace longshore::data {
 
 // About a fraction of all, chosen by a hash of a document's tokens: the same whatever order or
-// file a document stands in, and never one of two that are alike. Of a file with pairs those of the
-// prompt, which are those before the first that carries loss: all answers to a prompt go together.
+// file a document stands in, and never one of two that are alike. Of a file with pairs or rollouts
+// those of the prompt, which are those before the first that carries loss: all answers to a prompt
+// go together.
 // Takes a bit of memory a document.
 class HeldOutDocuments {
  public:

@@ -21,7 +21,8 @@ namespace {
 static_assert(std::endian::native == std::endian::little);
 
 constexpr char kMagic[8] = {'L', 'S', 'T', 'O', 'K', 'E', 'N', 'S'};
-constexpr uint32_t kVersion = 4, kVersionWithImages = 5, kVersionWithPairs = 6;
+constexpr uint32_t kVersion = 4, kVersionWithImages = 5, kVersionWithPairs = 6,
+                   kVersionWithColumns = 7;
 
 struct Header {
   char magic[8];
@@ -70,7 +71,7 @@ uint32_t no_loss_bit(int bytes_per_token) { return uint32_t{1} << (8 * bytes_per
 
 uint64_t padded(uint64_t bytes) { return round_up(bytes, kDocumentEndBytes); }
 
-// The size of what follows the header; from version 5 on, before the table of images.
+// The size of what follows the header; from version 5 on, before its tables.
 uint64_t payload_bytes(const Header& header) {
   const uint64_t token_bytes = header.token_count * header.bytes_per_token;
   if (header.version == 1) return token_bytes;
@@ -98,9 +99,9 @@ Header read_header(std::span<const std::byte> file, const std::filesystem::path&
   }
   require_bytes(header_bytes(1));
   std::memcpy(&header, file.data(), header_bytes(1));
-  if (header.version < 1 || header.version > kVersionWithPairs)
+  if (header.version < 1 || header.version > kVersionWithColumns)
     refuse("token file version " + std::to_string(header.version) + "; expected version 1 to " +
-           std::to_string(kVersionWithPairs));
+           std::to_string(kVersionWithColumns));
   require_bytes(header_bytes(header.version));
   std::memcpy(&header, file.data(), header_bytes(header.version));
   return header;
@@ -218,8 +219,27 @@ TokenFile::TokenFile(const std::filesystem::path& path)
     throw DataError(path_text(path) + ": corrupt: the last document ends at token " +
                     std::to_string(end) + " of " + std::to_string(token_count_));
   if (version_ < kVersionWithImages) return;
-  const uint64_t others = static_cast<uint64_t>(header_bytes_) + payload_bytes(header);
-  naming(path_, [&] { images_.emplace(mapping_.bytes().subspan(others), document_count_); });
+  std::span<const std::byte> tables =
+      mapping_.bytes().subspan(static_cast<uint64_t>(header_bytes_) + payload_bytes(header));
+  naming(path_, [&] {
+    if (version_ == kVersionWithColumns)
+      tables = tables.subspan(columns_.emplace(tables, token_count_).bytes());
+    images_.emplace(tables, document_count_);
+  });
+}
+
+const std::vector<TokenColumn>& TokenFile::columns() const {
+  static const std::vector<TokenColumn> kNone;
+  return columns_ ? columns_->all() : kNone;
+}
+
+bool TokenFile::has_column(std::string_view name) const {
+  return std::ranges::find(columns(), name, &TokenColumn::name) != columns().end();
+}
+
+void TokenFile::read_column(std::string_view name, int64_t first, std::span<float> out) const {
+  if (!columns_) throw InternalError(path_text(path_) + ": no column " + std::string(name));
+  columns_->read(name, first, out);
 }
 
 bool TokenFile::has_pairs() const { return version_ == kVersionWithPairs; }
@@ -321,22 +341,26 @@ void TokenFile::require_tokenizer(uint64_t tokenizer_fingerprint, std::string_vi
 
 TokenFileWriter::TokenFileWriter(std::filesystem::path path, int32_t vocab_size,
                                  uint64_t tokenizer_fingerprint, LossMask loss_mask,
-                                 Pairing pairing)
+                                 Pairing pairing, std::vector<TokenColumn> columns)
     : file_(path),
       vocab_size_(vocab_size),
       tokenizer_fingerprint_(tokenizer_fingerprint),
       loss_mask_(loss_mask),
       pairing_(pairing),
       bytes_per_token_(vocab_size <= two_byte_vocabulary(loss_mask) ? 2 : 4),
-      images_(std::move(path)) {
+      images_(std::move(path)),
+      columns_(std::move(columns)) {
   if (pairing_ == Pairing::present && loss_mask_ == LossMask::absent)
     throw InternalError(path_text(file_.path()) + ": pairs without marks");
+  if (pairing_ == Pairing::present && columns_.has_any())
+    throw InternalError(path_text(file_.path()) + ": pairs with columns");
   const Header to_come{};
   file_.append(std::as_bytes(std::span(&to_come, 1)));
 }
 
 void TokenFileWriter::append(std::span<const int32_t> tokens, std::span<const uint8_t> carries_loss,
-                             std::span<const ImageReference> images) {
+                             std::span<const ImageReference> images,
+                             std::span<const float> beside) {
   auto refuse = [&](const std::string& what) {
     throw InternalError(path_text(file_.path()) + ": " + what);
   };
@@ -357,6 +381,10 @@ void TokenFileWriter::append(std::span<const int32_t> tokens, std::span<const ui
   append_content(buffer_);
   token_count_ += static_cast<int64_t>(tokens.size());
   document_ends_.push_back(static_cast<uint64_t>(token_count_));
+  if (std::ssize(beside) != std::ssize(tokens) * columns_.values_of_token())
+    refuse(std::to_string(beside.size()) + " values beside " + std::to_string(tokens.size()) +
+           " tokens");
+  columns_.append(beside);
   images_.add_document(images);
 }
 
@@ -374,11 +402,15 @@ void TokenFileWriter::finish(int64_t skipped_lines) {
   append_content(zeros);
   append_content(std::as_bytes(std::span(document_ends_)));
   const bool has_images = images_.count() > 0;
-  if (has_images || has_pairs)
-    images_.write([&](std::span<const std::byte> bytes) { append_content(bytes); });
+  const auto append = [&](std::span<const std::byte> bytes) { append_content(bytes); };
+  columns_.write(append);
+  if (has_images || has_pairs || columns_.has_any()) images_.write(append);
   Header header{};
   std::memcpy(header.magic, kMagic, sizeof kMagic);
-  header.version = has_pairs ? kVersionWithPairs : has_images ? kVersionWithImages : kVersion;
+  header.version = columns_.has_any() ? kVersionWithColumns
+                   : has_pairs        ? kVersionWithPairs
+                   : has_images       ? kVersionWithImages
+                                      : kVersion;
   header.bytes_per_token = static_cast<uint32_t>(bytes_per_token_);
   header.token_count = static_cast<uint64_t>(token_count_);
   header.document_count = document_ends_.size();

@@ -1,7 +1,8 @@
 // A token file holds pre-tokenised documents. Little-endian; 80 bytes of header:
 //
 //   0   8 bytes  "LSTOKENS"
-//   8   uint32   format version, 4, or 5 where documents have images, or 6 where they are pairs
+//   8   uint32   format version, 4, or 5 where documents have images, or 6 where they are pairs,
+//                or 7 where tokens have numbers beside them
 //   12  uint32   bytes per token, 2 or 4
 //   16  uint64   number of tokens
 //   24  uint64   number of documents
@@ -20,6 +21,9 @@
 // one prompt, chosen and rejected, each with the prompt. An answer that is not there is a document
 // of one token, which carries no loss. Tokens say whether they carry loss, and an ImageTable, maybe
 // of no images, follows.
+//
+// Version 7 has TokenColumns behind the documents' ends, and then an ImageTable, maybe of no
+// images. Its documents are no pairs.
 //
 // Version 3 has 0 in the last 8 bytes of the header.
 // Version 2 has the first 56 bytes of the header and 8 bytes of zeros: no hash.
@@ -44,6 +48,7 @@
 #include "data/files/content_hash.h"
 #include "data/files/file_mapping.h"
 #include "data/rows/image_table.h"
+#include "data/rows/token_columns.h"
 
 namespace longshore::data {
 
@@ -81,6 +86,12 @@ class TokenFile {
 
   // Whether each of the tokens [first, first + out.size()) carries loss: 1 or 0.
   void read_loss_mask(int64_t first, std::span<uint8_t> out) const;
+
+  // What stands beside each token; none before version 7.
+  const std::vector<TokenColumn>& columns() const;
+  bool has_column(std::string_view name) const;
+  // Of the tokens from `first` on: see TokenColumns.
+  void read_column(std::string_view name, int64_t first, std::span<float> out) const;
 
   // The tokens of a document; needs has_documents().
   Range document(int64_t index) const;
@@ -121,7 +132,8 @@ class TokenFile {
   int32_t vocab_size_ = 0;
   uint64_t tokenizer_fingerprint_ = 0;
   std::array<uint64_t, 2> content_hash_{};
-  std::optional<ImageTable> images_;  // from version 5 on
+  std::optional<TokenColumns> columns_;  // from version 7 on
+  std::optional<ImageTable> images_;     // from version 5 on
 };
 
 // Whether a file is one by its first bytes. Throws as FileMapping does.
@@ -129,18 +141,20 @@ bool begins_as_token_file(const std::filesystem::path& path);
 
 // Writes a token file: any number of appends, then finish(). Without finish() nothing is left
 // behind. Throws FileError where the file system refuses. Takes 8 bytes of memory a document, and
-// what an ImageTableWriter takes.
+// what an ImageTableWriter and a TokenColumnsWriter take.
 class TokenFileWriter {
  public:
   // Pairs have a loss mask.
   TokenFileWriter(std::filesystem::path path, int32_t vocab_size, uint64_t tokenizer_fingerprint,
-                  LossMask loss_mask = LossMask::absent, Pairing pairing = Pairing::absent);
+                  LossMask loss_mask = LossMask::absent, Pairing pairing = Pairing::absent,
+                  std::vector<TokenColumn> columns = {});
 
   // A document. `carries_loss` has 1 or 0 for each token, or nothing: all do. Tokens outside the
   // vocabulary, an empty document and a 0 in a file without marks are InternalErrors: they come
   // from the tokenizer.
+  // `beside` has the values of all columns of each token, token by token.
   void append(std::span<const int32_t> tokens, std::span<const uint8_t> carries_loss = {},
-              std::span<const ImageReference> images = {});
+              std::span<const ImageReference> images = {}, std::span<const float> beside = {});
 
   // Puts the file under its name, for good: contents and name are synced to the disk. An odd number
   // of documents of pairs is an InternalError.
@@ -163,6 +177,7 @@ class TokenFileWriter {
   int64_t token_count_ = 0;
   std::vector<uint64_t> document_ends_;
   ImageTableWriter images_;
+  TokenColumnsWriter columns_;
   std::vector<std::byte> buffer_;  // of one append
 };
 

@@ -41,6 +41,9 @@ std::vector<std::string> choices_in(const ordered_json& list) {
       throw DataError(place + ": found " +
                       (choices.back().empty() ? "nothing" : "white space alone") +
                       ", expected some text");
+    if (std::ranges::count(choices, choices.back()) > 1)
+      throw DataError(place + ": found " + in_quotes(choices.back()) +
+                      " again, expected choices that differ");
   }
   return choices;
 }

@@ -283,6 +283,24 @@ struct Encoder {
       throw DataError("found the same answer as chosen and as rejected, expected two");
     return documents;
   }
+  std::vector<Document> operator()(const RolloutExample& example) const {
+    std::vector<int64_t> places;
+    Document document;
+    if (const auto* drawn = std::get_if<DrawnTokens>(&example.drawn)) {
+      document = of_drawn(*drawn);
+      for (int64_t i = std::ssize(drawn->prompt); i < std::ssize(document.tokens); ++i)
+        places.push_back(i);
+    } else {
+      const auto* text = std::get_if<CompletionExample>(&example.drawn);
+      std::vector<Document> written =
+          text ? (*this)(*text) : (*this)(std::get<ChatExample>(example.drawn));
+      if (!written.empty()) document = std::move(written.back());
+      for (int64_t i = 1; i < std::ssize(document.tokens); ++i)
+        if (document.carries_loss[static_cast<size_t>(i)] == 1) places.push_back(i);
+    }
+    document.beside = beside_tokens(example.values, places, std::ssize(document.tokens));
+    return {std::move(document)};
+  }
   std::vector<Document> operator()(const ChatExample& example) const {
     if (!options.chat_template)
       throw DataError(
@@ -308,6 +326,20 @@ struct Encoder {
     if (documents.empty() || !has_target(documents.back()))
       throw DataError(std::string(name) + ": found nothing to learn");
     return std::move(documents.back());
+  }
+
+  Document of_drawn(const DrawnTokens& drawn) const {
+    Document document;
+    append(document, drawn.prompt, false);
+    append(document, drawn.completion, true);
+    std::ranges::copy(drawn.completion_mask,
+                      document.carries_loss.end() - std::ssize(drawn.completion));
+    for (const int32_t token : document.tokens)
+      if (token >= tokenizer.vocab_size())
+        throw DataError("found the token id " + std::to_string(token) + ", expected one below " +
+                        std::to_string(tokenizer.vocab_size()) + ", as " +
+                        path_text(tokenizer.path()) + " has them");
+    return document;
   }
 
   Document behind_images(const CompletionExample& example) const {

@@ -23,6 +23,7 @@ struct Document {
   bool writes_bos_or_eos = false;           // at its ends, by itself; of texts and pairs
   int64_t image_count = 0;                  // how many of the example's images it has, in order
   std::vector<ImageReference> images = {};  // which encode() leaves to those who know the files
+  std::vector<float> beside = {};           // of rollouts: see beside_tokens()
 };
 
 struct EncodeOptions {
@@ -37,6 +38,9 @@ struct EncodeOptions {
 // A preference is two, of the chosen and of the rejected answer, each as its prompt with a
 // completion or as its conversation; where such would be several, that of its last turn alone. An
 // answer that is not there is a document of eos alone, which carries no loss.
+//
+// A rollout is one document: tokens that were drawn as they are; of a text as that by itself, or
+// that of a conversation's last turn.
 //
 // Text and pairs start with bos and end with eos, which is trained on, as add_bos_eos says;
 // conversations are as the template writes them, special tokens included. A token that holds

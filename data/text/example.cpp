@@ -11,6 +11,7 @@
 #include "base/printable.h"
 #include "base/text.h"
 #include "base/utf8.h"
+#include "data/rows/batch.h"
 #include "data/text/preference_answers.h"
 #include "data/text/record_columns.h"
 
@@ -29,7 +30,9 @@ enum class Layout {
   question,
   preference,           // of which the first of three is the prompt
   question_preference,  // the question
-  label
+  label,
+  drawn_tokens,
+  drawn_text
 };
 
 struct LayoutColumns {
@@ -68,6 +71,18 @@ const std::array<LayoutColumns, 4>& preference_layouts() {
 constexpr const char* kPreferenceForms =
     "chosen and rejected, with a prompt or without, or prompt, completion and label";
 
+const std::array<LayoutColumns, 2>& rollout_layouts() {
+  static const std::array<LayoutColumns, 2> all = {{
+      {Layout::drawn_tokens, {"prompt_ids", "completion_ids", kAdvantages}},
+      {Layout::drawn_text, {"prompt", "completion", kAdvantages}},
+  }};
+  return all;
+}
+
+constexpr const char* kRolloutForms =
+    "prompt_ids, completion_ids and advantages, or prompt, completion and advantages";
+constexpr const char* kCompletionMask = "completion_mask";
+
 // "prompt, chosen and rejected"
 std::string form_of(std::vector<std::string> names) {
   const std::string last = names.back();
@@ -75,18 +90,24 @@ std::string form_of(std::vector<std::string> names) {
   return names.empty() ? last : join(names) + " and " + last;
 }
 
-// A label beside prompt and completion is one column among others, but of preferences.
-const std::vector<std::string>& known_columns(bool preference) {
-  auto known = [](bool with_label) {
+// A label beside prompt and completion is one column among others, but of preferences; so are
+// advantages, but of rollouts.
+const std::vector<std::string>& known_columns(ExampleKind kind) {
+  auto known = [](std::vector<std::string> more) {
     std::vector<std::string> names{"image", "images", "tools", "system", "input"};
     for (const LayoutColumns& layout : layouts())
       names.insert(names.end(), layout.names.begin(), layout.names.end());
     names.insert(names.end(), {"chosen", "rejected"});
-    if (with_label) names.push_back("label");
+    names.insert(names.end(), more.begin(), more.end());
     return names;
   };
-  static const std::vector<std::string> without = known(false), with = known(true);
-  return preference ? with : without;
+  static const std::vector<std::string> of_texts = known({}), of_preferences = known({"label"}),
+                                        of_rollouts = known({kAdvantages, "prompt_ids",
+                                                             "completion_ids", kCompletionMask,
+                                                             kOldLogProbs, kReferenceLogProbs});
+  return kind == ExampleKind::text         ? of_texts
+         : kind == ExampleKind::preference ? of_preferences
+                                           : of_rollouts;
 }
 
 void expect_columns(const std::vector<std::string>& names, const RecordColumns& record) {
@@ -111,6 +132,16 @@ const LayoutColumns& preference_layout_of(const RecordColumns& record) {
   if (record.found().empty()) record.refuse(kPreferenceForms);
   throw DataError("expected preferences: " + std::string(kPreferenceForms) + "; found " +
                   record.found() + "; nearest: objective: sft (tokenize: no --preference)");
+}
+
+const LayoutColumns& rollout_layout_of(const RecordColumns& record) {
+  for (const LayoutColumns& layout : rollout_layouts())
+    if (record.has_all(layout.names)) return layout;
+  for (const LayoutColumns& layout : rollout_layouts())
+    if (record.has(layout.names[0])) expect_columns(layout.names, record);
+  if (record.found().empty()) record.refuse(kRolloutForms);
+  throw DataError("expected rollouts: " + std::string(kRolloutForms) + "; found " + record.found() +
+                  "; nearest: objective: sft (tokenize: no --rollouts)");
 }
 
 // The one whose columns are there.
@@ -151,14 +182,27 @@ LayoutColumns preference_layout_named(const std::vector<std::string>& columns,
   return {columns.size() == 2 || is_answer ? Layout::preference : Layout::label, columns};
 }
 
+LayoutColumns rollout_layout_named(const std::vector<std::string>& columns,
+                                   const RecordColumns& record) {
+  if (columns.size() != 3)
+    throw DataError(
+        "expected three columns of rollouts, prompt, completion and advantages, found that "
+        "train_data_columns names " +
+        plural(std::ssize(columns), "column"));
+  const ordered_json& completion = record[columns[1]];
+  const bool is_ids = completion.is_array() && (completion.empty() || completion[0].is_number());
+  return {is_ids ? Layout::drawn_tokens : Layout::drawn_text, columns};
+}
+
 // What train_data_columns names, by what is there.
 LayoutColumns layout_named(const std::vector<std::string>& columns, const RecordColumns& record,
-                           bool preference) {
+                           ExampleKind kind) {
   for (const std::string& name : columns)
     if (!record.has(name))
       throw DataError("expected the column " + in_quotes(name) +
                       ", which train_data_columns names, found none" + record.nearest_to(name));
-  if (preference) return preference_layout_named(columns, record);
+  if (kind == ExampleKind::preference) return preference_layout_named(columns, record);
+  if (kind == ExampleKind::rollout) return rollout_layout_named(columns, record);
   for (const LayoutColumns& layout : layouts())
     if (layout.names == columns) return layout;
   if (columns.size() == 2) return {Layout::pair, columns};
@@ -195,7 +239,7 @@ std::vector<ImageSource> images_in(const RecordColumns& record) {
 
 [[noreturn]] void refuse_images(int64_t images) {
   throw DataError("found " + plural(images, "image") +
-                  " with preferences, expected none: their answers are text alone");
+                  ", expected none: answers that are rated are text alone");
 }
 
 ordered_json message(const char* role, std::string content) {
@@ -331,6 +375,47 @@ Example labelled(const std::vector<std::string>& names, RecordColumns& record) {
   return example;
 }
 
+// Advantages, and what stands beside them.
+RolloutValues rollout_values(const std::string& advantages, RecordColumns& record) {
+  const ordered_json one_or_more = record.take(advantages);
+  RolloutValues values;
+  values.advantages = one_or_more.is_array()
+                          ? read_values(one_or_more, advantages)
+                          : read_values(ordered_json::array({one_or_more}), advantages);
+  if (record.has(kOldLogProbs))
+    values.old_log_probs = read_values(record.take(kOldLogProbs), kOldLogProbs);
+  if (record.has(kReferenceLogProbs))
+    values.reference_log_probs = read_values(record.take(kReferenceLogProbs), kReferenceLogProbs);
+  return values;
+}
+
+Example drawn_tokens(const std::vector<std::string>& names, RecordColumns& record) {
+  DrawnTokens tokens{.prompt = read_token_ids(record[names[0]], names[0]),
+                     .completion = read_token_ids(record[names[1]], names[1]),
+                     .completion_mask = {}};
+  if (record.has(kCompletionMask))
+    tokens.completion_mask = read_mask(record[kCompletionMask], kCompletionMask);
+  else
+    tokens.completion_mask.assign(tokens.completion.size(), 1);
+  if (tokens.completion_mask.size() != tokens.completion.size())
+    throw DataError(kCompletionMask + std::string(": found ") +
+                    plural(std::ssize(tokens.completion_mask), "number") + ", expected " +
+                    std::to_string(tokens.completion.size()) + ", one for each of " + names[1]);
+  if (tokens.prompt.empty() || tokens.completion.empty())
+    throw DataError(names[tokens.prompt.empty() ? 0 : 1] +
+                    ": found nothing, expected the tokens that were drawn, behind those of a "
+                    "prompt");
+  return RolloutExample{std::move(tokens), rollout_values(names[2], record)};
+}
+
+Example drawn_text(const std::vector<std::string>& names, RecordColumns& record) {
+  RolloutValues values = rollout_values(names[2], record);
+  Example answer = pair({names[0], names[1]}, record);
+  if (auto* completion = std::get_if<CompletionExample>(&answer))
+    return RolloutExample{std::move(*completion), std::move(values)};
+  return RolloutExample{std::get<ChatExample>(std::move(answer)), std::move(values)};
+}
+
 Example example_of(const LayoutColumns& layout, RecordColumns& record, bool has_template) {
   const std::vector<std::string>& names = layout.names;
   switch (layout.layout) {
@@ -356,6 +441,10 @@ Example example_of(const LayoutColumns& layout, RecordColumns& record, bool has_
       return preference(question(names[0], record, has_template), names, record);
     case Layout::label:
       return labelled(names, record);
+    case Layout::drawn_tokens:
+      return drawn_tokens(names, record);
+    case Layout::drawn_text:
+      return drawn_text(names, record);
   }
   throw InternalError("no such layout");
 }
@@ -366,8 +455,24 @@ bool has_chat(const PreferenceExample& example) {
 }
 
 bool has_chat(const Example& example) {
-  const auto* preference = std::get_if<PreferenceExample>(&example);
-  return preference ? has_chat(*preference) : std::holds_alternative<ChatExample>(example);
+  if (const auto* preference = std::get_if<PreferenceExample>(&example))
+    return has_chat(*preference);
+  if (const auto* rollout = std::get_if<RolloutExample>(&example))
+    return std::holds_alternative<ChatExample>(rollout->drawn);
+  return std::holds_alternative<ChatExample>(example);
+}
+
+LayoutColumns layout_in(const RecordColumns& record, const ExampleOptions& options) {
+  if (!options.columns.empty()) return layout_named(options.columns, record, options.kind);
+  switch (options.kind) {
+    case ExampleKind::text:
+      return layout_of(record);
+    case ExampleKind::preference:
+      return preference_layout_of(record);
+    case ExampleKind::rollout:
+      return rollout_layout_of(record);
+  }
+  throw InternalError("no such kind of example");
 }
 
 }  // namespace
@@ -382,7 +487,7 @@ ReadExample read_example(std::string_view text, const ExampleOptions& options) {
   if (const std::string fault = utf8_fault(text); !fault.empty()) throw DataError(fault);
   std::optional<RecordColumns> record;
   try {
-    record.emplace(text, known_columns(options.preference), options.columns);
+    record.emplace(text, known_columns(options.kind), options.columns);
   } catch (const DataError& error) {
     // As a file is that was written for people.
     const size_t last = text.find_last_not_of(" \t\r\n");
@@ -390,21 +495,23 @@ ReadExample read_example(std::string_view text, const ExampleOptions& options) {
       throw DataError(std::string(error.what()) + ", where a line has a whole example");
     throw;
   }
-  const LayoutColumns layout = !options.columns.empty()
-                                   ? layout_named(options.columns, *record, options.preference)
-                               : options.preference ? preference_layout_of(*record)
-                                                    : layout_of(*record);
-  if (options.preference)
+  const LayoutColumns layout = layout_in(*record, options);
+  if (options.kind != ExampleKind::text)
     if (const auto images = std::ssize(images_in(*record))) refuse_images(images);
   Example example = example_of(layout, *record, options.has_template);
   const bool takes_template = layout.layout == Layout::instruction ||
                               layout.layout == Layout::question ||
                               layout.layout == Layout::question_preference || has_chat(example);
-  return {form_of(layout.names), takes_template, std::move(example)};
+  std::vector<std::string> names = layout.names, beside;
+  if (const auto* rollout = std::get_if<RolloutExample>(&example)) {
+    beside = names_beside_tokens(rollout->values);
+    if (!rollout->values.reference_log_probs.empty()) names.push_back(kReferenceLogProbs);
+  }
+  return {form_of(std::move(names)), takes_template, std::move(beside), std::move(example)};
 }
 
 std::vector<std::string> columns_read(const ExampleOptions& options) {
-  std::vector<std::string> columns = known_columns(options.preference);
+  std::vector<std::string> columns = known_columns(options.kind);
   columns.insert(columns.end(), options.columns.begin(), options.columns.end());
   return columns;
 }

@@ -1,5 +1,5 @@
-// An Example is a text, a pair, a conversation or a preference that a model is tuned on, as a
-// record of a data set holds it (JSON, jsonlines.org).
+// An Example is a text, a pair, a conversation, a preference or a rollout that a model is tuned on,
+// as a record of a data set holds it (JSON, jsonlines.org).
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,7 @@
 
 #include "data/images/image_source.h"
 #include "data/text/conversation.h"
+#include "data/text/rollout.h"
 
 namespace longshore::data {
 
@@ -39,19 +40,30 @@ struct PreferenceExample {
   std::optional<Answer> chosen, rejected;
 };
 
-using Example = std::variant<TextExample, CompletionExample, ChatExample, PreferenceExample>;
+// An answer that a policy has drawn.
+struct RolloutExample {
+  std::variant<DrawnTokens, CompletionExample, ChatExample> drawn;
+  RolloutValues values;  // of the completion's tokens; of text, of those that are learnt
+};
+
+using Example =
+    std::variant<TextExample, CompletionExample, ChatExample, PreferenceExample, RolloutExample>;
+
+// What the examples of a file are: texts, pairs and conversations; preferences; or rollouts.
+enum class ExampleKind : uint8_t { text, preference, rollout };
 
 std::span<const ImageSource> images_of(const Example& example);
 
 struct ExampleOptions {
   // Names in the place of those below: of the text, or the messages; or of prompt and completion.
   // Of preferences: chosen and rejected; or prompt, chosen and rejected; or prompt, completion and
-  // label. Empty: those below.
+  // label. Of rollouts: prompt, completion and advantages, where the first two may be of token ids.
+  // Empty: those below.
   std::vector<std::string> columns = {};
   // Questions, instructions and pairs of them with answers become conversations, for a chat
   // template; without, one prompt and a completion, as Stanford Alpaca has them.
   bool has_template = false;
-  bool preference = false;  // preferences alone are read, and else all but these
+  ExampleKind kind = ExampleKind::text;  // which alone are read
 };
 
 struct ReadExample {
@@ -59,6 +71,7 @@ struct ReadExample {
   std::string form;
   // Whether a chat template writes it, or would if there were one.
   bool takes_template = false;
+  std::vector<std::string> beside;  // names of the numbers beside its tokens
   Example example;
 };
 
@@ -74,6 +87,10 @@ struct ReadExample {
 //   chosen, rejected                  beside them the prompt, or Intel Orca's `question` and
 //                                     `system`; see read_preference()
 //   prompt, completion, label         one answer, and whether it is good: see read_label()
+// and of rollouts
+//   prompt_ids, completion_ids, advantages   token ids; beside them completion_mask
+//   prompt, completion, advantages    as pairs are
+// each with old_log_probs and reference_log_probs, or without: see rollout.h
 // which have no images. Images, under the column image or images of pairs and messages, are a
 // string or a list of strings: see parse_image_source(). Nulls are no columns, and others are
 // ignored. Throws a DataError, without file and line, on what is no JSON, not exactly one of these,

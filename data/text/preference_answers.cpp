@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/json_tree.h"
+#include "base/printable.h"
 #include "data/text/conversation.h"
 
 namespace longshore::data {
@@ -144,7 +145,8 @@ bool read_label(const ordered_json& value, const std::string& name) {
   if (value.is_boolean()) return value.get<bool>();
   if (value == 1) return true;
   if (value == 0) return false;
-  throw DataError(name + ": expected true or false, or 1 or 0, found " + kind_of(value));
+  throw DataError(name + ": expected true or false, or 1 or 0, found " +
+                  (value.is_string() ? in_quotes(value.get<std::string>()) : kind_of(value)));
 }
 
 }  // namespace longshore::data

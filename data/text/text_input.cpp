@@ -33,7 +33,7 @@ void refuse_other_formats(const std::filesystem::path& path) {
 ExampleOptions example_options(const TokenizeOptions& options) {
   return {.columns = options.columns,
           .has_template = options.encode.chat_template.has_value(),
-          .preference = options.preference};
+          .kind = options.kind};
 }
 
 }  // namespace
@@ -47,6 +47,7 @@ FirstExample first_example(const std::filesystem::path& path, const TokenizeOpti
       return {.form = first.form,
               .is_text = std::holds_alternative<TextExample>(first.example),
               .takes_template = first.takes_template,
+              .beside = first.beside,
               .line_number = reader->line_number()};
     } catch (const DataError& error) {
       if (!options.skip_bad_lines)
@@ -75,10 +76,12 @@ TextInput::TextInput(std::filesystem::path path, const Tokenizer& tokenizer,
                     std::to_string(tokenizer.vocab_size()) + " tokens, expected one with the id " +
                     std::to_string(image_text->image_token) +
                     ", which stands for images: the tokenizer of another model?");
-  if (options.preference && !has_records(path_))
-    throw DataError(path_text(path_) +
-                    ": found plain text, expected records with preferences, such as chosen and "
-                    "rejected (.jsonl, .json, .csv, .tsv, .parquet, .arrow)");
+  if (options.kind != ExampleKind::text && !has_records(path_))
+    throw DataError(path_text(path_) + ": found plain text, expected records with " +
+                    (options.kind == ExampleKind::preference
+                         ? "preferences, such as chosen and rejected"
+                         : "rollouts, such as prompt_ids, completion_ids and advantages") +
+                    " (.jsonl, .json, .csv, .tsv, .parquet, .arrow)");
   if (has_records(path_)) first_ = first_example(path_, options_);
 }
 
@@ -145,7 +148,7 @@ void TextInput::encode_record(const Text& record, EncodedTexts& encoded) const {
   for (const ImageSource& image : images_of(read.example))
     images.push_back(
         refer_to_image(image, record.line_number, folders_, options_.max_image_pixels));
-  if (documents.size() > 1 && !options_.preference) {
+  if (documents.size() > 1 && options_.kind == ExampleKind::text) {
     ++encoded.rewritten;
     encoded.made_of_these += std::ssize(documents);
   }

@@ -21,7 +21,7 @@ namespace longshore::data {
 struct TokenizeOptions {
   EncodeOptions encode = {};
   std::vector<std::string> columns = {};       // see ExampleOptions
-  bool preference = false;                     // see ExampleOptions; of records alone
+  ExampleKind kind = ExampleKind::text;        // see ExampleOptions; of records, but for texts
   bool skip_bad_lines = false;                 // of records: leave them out, and count them
   int64_t max_image_pixels = kMaxImagePixels;  // width times height of one
   // Hears, once, what is worth saying of the text.
@@ -33,7 +33,8 @@ struct TokenizeOptions {
 struct FirstExample {
   std::string form;  // of its ReadExample; empty where there is none
   bool is_text = false;
-  bool takes_template = false;  // see ReadExample
+  bool takes_template = false;           // see ReadExample
+  std::vector<std::string> beside = {};  // see ReadExample
   int64_t line_number = 0;
 };
 
@@ -60,8 +61,8 @@ struct EncodedTexts {
 // refer_to_image().
 //
 // Throws a DataError with file and line on a bad input, and for a file whose name says that it is
-// no text, or has none of the preferences that are asked for. What a RecordReader refuses is an
-// error even where bad lines are skipped: whoever wrote it hardly meant records.
+// no text, or has none of the preferences or rollouts that are asked for. What a RecordReader
+// refuses is an error even where bad lines are skipped: whoever wrote it hardly meant records.
 class TextInput {
  public:
   // Looks at the file's first example. Tokenizer and options must outlive the input.
@@ -74,6 +75,8 @@ class TextInput {
 
   // Present where a document may have something that is not trained on.
   LossMask loss_mask() const;
+  // Names of the numbers beside each token.
+  const std::vector<std::string>& beside() const { return first_.beside; }
 
   // Reads the file and hands it over chunk by chunk, in order. A chunk is encoded where and when it
   // is called, while the input is there.

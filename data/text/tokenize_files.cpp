@@ -48,7 +48,7 @@ class OrderedEncoder {
     const EncodedTexts encoded = at_work_.front().get();
     at_work_.pop_front();
     for (const Document& document : encoded.documents)
-      writer_.append(document.tokens, document.carries_loss, document.images);
+      writer_.append(document.tokens, document.carries_loss, document.images, document.beside);
     skipped_lines_ += encoded.skipped_lines;
     with_own_bos_eos_ += encoded.with_own_bos_eos;
     rewritten_ += encoded.rewritten;
@@ -80,6 +80,21 @@ void check_output(const Tokenizer& tokenizer, std::span<const fs::path> inputs,
   std::vector<fs::path> read = tokenizer.files();
   read.insert(read.end(), inputs.begin(), inputs.end());
   require_no_input(output, read);
+}
+
+// Of the numbers beside tokens, which all files have alike.
+std::vector<TokenColumn> columns_of(const std::deque<TextInput>& files,
+                                    std::span<const fs::path> inputs) {
+  std::vector<TokenColumn> columns;
+  for (size_t i = 0; i < files.size(); ++i) {
+    if (files[i].beside() != files[0].beside())
+      throw DataError(path_text(inputs[i]) + ": found " + join(files[i].beside()) +
+                      " beside tokens, expected " + join(files[0].beside()) + ", as in " +
+                      path_text(inputs[0]));
+  }
+  if (files.empty()) return columns;
+  for (const std::string& name : files[0].beside()) columns.push_back({.name = name});
+  return columns;
 }
 
 // What became of texts that write bos or eos themselves.
@@ -119,9 +134,10 @@ TokenizeSummary tokenize_files(const Tokenizer& tokenizer, std::span<const fs::p
   const bool has_marks = std::ranges::any_of(
       files, [](const TextInput& file) { return file.loss_mask() == LossMask::present; });
 
+  const bool has_pairs = options.kind == ExampleKind::preference;
   TokenFileWriter writer(output, tokenizer.vocab_size(), tokenizer.fingerprint(),
-                         has_marks || options.preference ? LossMask::present : LossMask::absent,
-                         options.preference ? Pairing::present : Pairing::absent);
+                         has_marks || has_pairs ? LossMask::present : LossMask::absent,
+                         has_pairs ? Pairing::present : Pairing::absent, columns_of(files, inputs));
   OrderedEncoder encoder(writer);
   for (const TextInput& file : files)
     file.read([&](TextInput::EncodeChunk chunk) {

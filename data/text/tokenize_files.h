@@ -18,7 +18,7 @@ struct TokenizeSummary {
 };
 
 // Writes the documents of the files (see TextInput) in order, with loss mask where one has them; of
-// preferences, as pairs.
+// preferences, as pairs, and of rollouts with numbers beside their tokens.
 // Uses all cores; the result does not depend on their number. Throws a DataError, and leaves no
 // output, when an input is bad (with file and line), no document is found or the tokenizer has no
 // eos; a ConfigError on an unknown template and where the output is a file that is read; an Error,

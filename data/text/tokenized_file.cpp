@@ -44,9 +44,13 @@ std::string record_settings(const TokenizeOptions& options) {
          std::to_string(static_cast<int>(options.encode.train_on)) + " " + join(options.columns);
 }
 
+const char* kind_settings(ExampleKind kind) {
+  return kind == ExampleKind::text ? " " : kind == ExampleKind::preference ? "p " : "r ";
+}
+
 std::string all_settings(const fs::path& text, const Tokenizer& tokenizer,
                          const TokenizeOptions& options, const fs::path& cache) {
-  return std::to_string(kEncodingVersion) + (options.preference ? "p " : " ") +
+  return std::to_string(kEncodingVersion) + kind_settings(options.kind) +
          std::to_string(tokenizer.fingerprint()) + " " + std::to_string(tokenizer.bos_id()) + " " +
          std::to_string(tokenizer.eos_id()) + " " +
          std::to_string(static_cast<int>(text_format(text).value())) + " " +

@@ -31,6 +31,7 @@
 #include "models/ops/linear/linear.h"
 #include "models/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "models/ops/permute/permute.h"
+#include "models/ops/policy_gradient_loss.h"
 #include "models/ops/pooled_balance_loss.h"
 #include "models/ops/preference_loss.h"
 #include "models/ops/rms_norm/rms_norm.h"
@@ -732,6 +733,22 @@ void add_preference_loss(const DecoderConfig& c, const PreferenceObjective& pref
   t.output(scaled(chosen_loss(learnt), preference.sft_weight), OutputRole::sft_loss);
 }
 
+void add_policy_gradient_loss(const DecoderConfig& c, const PolicyGradientOptions& options,
+                              const HeadProduct& product, Var targets) {
+  Trace& t = *targets.trace;
+  Var losses = product.loss(targets, Reduction::none);
+  PolicyGradientInputs inputs{.losses = losses,
+                              .targets = targets,
+                              .segments = batch_segments(t, c),
+                              .advantages = t.batch(kAdvantages, losses.type()),
+                              .old_log_probs = t.batch(kOldLogProbs, losses.type()),
+                              .reference_log_probs = {}};
+  if (options.kl_weight > 0)
+    inputs.reference_log_probs = t.batch(kReferenceLogProbs, losses.type());
+  t.output(policy_gradient_loss(inputs, options), OutputRole::loss);
+  t.output(scaled(losses, -1), OutputRole::log_probs);
+}
+
 Program head(const DecoderConfig& c, const HeadOptions& options) {
   Trace t("head");
   Var x = t.input("decoder_output", {{c.batch, c.length, c.width}, c.dtype});  // [B,T,C]
@@ -759,6 +776,8 @@ Program head(const DecoderConfig& c, const HeadOptions& options) {
     answers(c, product.loss(targets, Reduction::none), targets);
   else if (options.preference)
     add_preference_loss(c, *options.preference, product, targets);
+  else if (options.policy_gradient)
+    add_policy_gradient_loss(c, *options.policy_gradient, product, targets);
   else
     t.output(product.loss(targets), OutputRole::loss);
   return t.finish();

@@ -10,6 +10,7 @@
 
 #include "models/families/decoder_config.h"
 #include "models/ir/model.h"
+#include "models/ops/policy_gradient_loss.h"
 #include "models/ops/preference_loss.h"
 
 namespace longshore::models {
@@ -40,10 +41,17 @@ struct PreferenceObjective {
   bool sft_has_prompts = false;
 };
 
+// The batch inputs of policy gradients, f32 [B,T], at each target's position: its advantage, and
+// its log-probability by the policy that drew it; and kReferenceLogProbs, here also of each target.
+inline constexpr const char *kAdvantages = "advantages", *kOldLogProbs = "old_log_probs";
+
 struct HeadOptions {
   Head head = Head::loss;
-  std::optional<PreferenceObjective> preference = {};  // of Head::loss
-  int64_t rows = 1;                                    // N, for logits
+  // Of Head::loss, one of them or none. Policy gradients also leave the targets' log-probabilities,
+  // of OutputRole::log_probs.
+  std::optional<PreferenceObjective> preference = {};
+  std::optional<PolicyGradientOptions> policy_gradient = {};
+  int64_t rows = 1;  // N, for logits
 };
 
 // Batch inputs: `tokens` i32 [B,T], `positions` i32 [B,T], `segments` where there are, and the

@@ -24,6 +24,7 @@
 #include "models/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "models/ops/mean_square_error.h"
 #include "models/ops/permute/permute.h"
+#include "models/ops/policy_gradient_loss.h"
 #include "models/ops/pooled_balance_loss.h"
 #include "models/ops/preference_loss.h"
 #include "models/ops/quantized_linear/quantized_linear.h"
@@ -101,6 +102,8 @@ std::span<const Op* const> all_ops() {
       &mean_square_error_grad_op,
       &permute_tokens_op,
       &permute_tokens_grad_op,
+      &policy_gradient_loss_op,
+      &policy_gradient_loss_grad_op,
       &pooled_balance_loss_op,
       &pooled_balance_loss_grad_op,
       &preference_loss_op,

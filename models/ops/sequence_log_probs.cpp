@@ -1,16 +1,11 @@
 #include "models/ops/sequence_log_probs.h"
 
-#include <ATen/ops/arange.h>
-#include <ATen/ops/constant_pad_nd.h>
-#include <ATen/ops/cumsum.h>
-#include <ATen/ops/searchsorted.h>
-#include <ATen/ops/where.h>
-
 #include <algorithm>
 
 #include "models/ir/backward.h"
 #include "models/ir/infer.h"
 #include "models/ops/kernels/aten.h"
+#include "models/ops/kernels/segment_sums.h"
 #include "models/ops/kernels/simd.h"
 #include "models/ops/linear_cross_entropy/linear_cross_entropy.h"
 
@@ -98,33 +93,18 @@ void run_grad_cpu(const KernelCall& call) {
 
 // --- composition
 
-// Where each segment ends, by its place: segments ascend, but for the padding behind them.
-at::Tensor ends_of(const at::Tensor& segments) {
-  const int64_t t = segments.size(1);
-  const at::Tensor ascending = at::where(segments.gt(0), segments, t + 1);
-  const at::Tensor numbers =
-      at::arange(1, t + 1, segments.options()).expand(segments.sizes()).contiguous();
-  return at::searchsorted(ascending.contiguous(), numbers, false, true);
-}
-
-// Differences of sums in float64, whose order is fixed.
 void run_composed(const KernelCall& call) {
   const at::Tensor counted = tensor(call, call.in[1]).ne(kIgnoredTarget);
-  const at::Tensor ends = ends_of(tensor(call, call.in[2]));
-  auto add_up = [&](const at::Tensor& values, const Ref& to) {
-    const at::Tensor until = at::constant_pad_nd(at::cumsum(values, 1, at::kDouble), {1, 0})
-                                 .gather(1, at::constant_pad_nd(ends, {1, 0}));
-    tensor(call, to).copy_(until.diff(1, 1));
-  };
-  add_up((tensor(call, call.in[0]) * counted).neg_(), call.out[0]);
-  add_up(counted, call.out[1]);
+  const at::Tensor segments = tensor(call, call.in[2]);
+  tensor(call, call.out[0])
+      .copy_(segment_sums((tensor(call, call.in[0]) * counted).neg_(), segments));
+  tensor(call, call.out[1]).copy_(segment_sums(counted, segments));
 }
 
 void run_grad_composed(const KernelCall& call) {
   const at::Tensor dsums = tensor(call, call.in[0]), segments = tensor(call, call.in[2]);
   const at::Tensor counts = tensor(call, call.in[1]).ne(kIgnoredTarget).logical_and(segments.gt(0));
-  const at::Tensor places = segments.to(at::kLong).sub_(1).clamp_min_(0);
-  tensor(call, call.out[0]).copy_(dsums.gather(1, places).neg_().mul_(counts));
+  tensor(call, call.out[0]).copy_(of_segments(dsums, segments).neg_().mul_(counts));
 }
 
 int64_t workspace_composed(const std::any&, std::span<const Type> in, std::span<const Type>) {

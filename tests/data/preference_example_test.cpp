@@ -20,7 +20,7 @@ using testing::HasSubstr;
 const std::string kGoldens = "tests/goldens/tokenizers/";
 
 Example preference_of(std::string_view record, ExampleOptions options = {}) {
-  options.preference = true;
+  options.kind = ExampleKind::preference;
   return read_example(record, options).example;
 }
 
@@ -131,7 +131,7 @@ TEST(PreferenceExample, AnswersOrcasQuestions) {
   EXPECT_THAT(texts_of(preference_of(kRecord, {.has_template = true})),
               ElementsAre(" s:s u:a<a:b", " s:s u:a<a:c"));
   EXPECT_TRUE(texts_of(preference_of(kRecord))[0].starts_with("s\n\nBelow is an instruction"));
-  const ReadExample read = read_example(kRecord, {.preference = true});
+  const ReadExample read = read_example(kRecord, {.kind = ExampleKind::preference});
   EXPECT_EQ(read.form, "question, chosen and rejected");
   EXPECT_TRUE(read.takes_template);
 }
@@ -167,7 +167,7 @@ TEST(PreferenceExample, SaysWhatIsWrong) {
       {R"({"chosen": [1], "rejected": [2]})", "chosen[0]: expected an object with role"},
       {"{" + answers + R"("rejected": [)" + user("c") + "]}", "rejected: found none of the assist"},
       {R"({"image": "a.png", "chosen": "a", "rejected": "b"})",
-       "found 1 image with preferences, expected none"},
+       "found 1 image, expected none: answers that are rated"},
   }};
   for (const auto& [record, expected] : cases)
     EXPECT_THAT(refusal(record), HasSubstr(expected)) << record;
@@ -255,7 +255,7 @@ TEST(PreferenceExample, BecomesATokenFileOfPairs) {
       folder.write("pairs.jsonl", R"({"prompt": "a", "chosen": " b", "rejected": " the"})"),
       folder.write("one.csv", "prompt,completion,label\na, the,true\na, b,0\n")};
   const TokenizeSummary summary =
-      tokenize_files(tokenizer, inputs, folder / "out.tokens", {.preference = true});
+      tokenize_files(tokenizer, inputs, folder / "out.tokens", {.kind = ExampleKind::preference});
   EXPECT_EQ(summary.documents, 6);
   const TokenFile file(folder / "out.tokens");
   ASSERT_TRUE(file.has_pairs());
@@ -267,7 +267,8 @@ TEST(PreferenceExample, BecomesATokenFileOfPairs) {
   EXPECT_EQ(counts[1], counts[2]);
   const std::vector<std::filesystem::path> plain{folder.write("a.txt", "the\n")};
   EXPECT_THAT(message_of<DataError>([&] {
-                tokenize_files(tokenizer, plain, folder / "b.tokens", {.preference = true});
+                tokenize_files(tokenizer, plain, folder / "b.tokens",
+                               {.kind = ExampleKind::preference});
               }),
               HasSubstr("a.txt: found plain text, expected records with preferences"));
 }

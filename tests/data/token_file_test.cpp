@@ -537,7 +537,7 @@ TEST(TokenFile, SaysWhatItFoundAndExpected) {
     return message_of<DataError>([&] { TokenFile file(folder.write("b.tokens", bytes)); });
   };
   EXPECT_THAT(changed(0, 'X'), HasSubstr("b.tokens: not a token file"));
-  EXPECT_THAT(changed(8, 9), HasSubstr("version 9; expected version 1 to 6"));
+  EXPECT_THAT(changed(8, 9), HasSubstr("version 9; expected version 1 to 7"));
   EXPECT_THAT(changed(12, 3), HasSubstr("3 bytes per token; expected 2 or 4"));
   EXPECT_THAT(
       changed(17, 15),

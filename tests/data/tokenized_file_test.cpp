@@ -59,7 +59,7 @@ TEST_F(TokenizedFile, IsMadeOnceForATextAndItsOptions) {
 TEST_F(TokenizedFile, TellsPreferencesFromTexts) {
   const auto path = folder_.write("a.jsonl", R"({"prompt": "a", "completion": " b", "label": 1})");
   EXPECT_FALSE(open(path)->has_pairs());
-  EXPECT_TRUE(open(path, {.preference = true})->has_pairs());
+  EXPECT_TRUE(open(path, {.kind = ExampleKind::preference})->has_pairs());
   EXPECT_FALSE(open(path)->has_pairs());
   EXPECT_EQ(cached(), 2u);
 }

@@ -61,9 +61,9 @@ struct Check {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view record(reinterpret_cast<const char*>(data), size);
-  for (const bool preference : {false, true})
+  for (const ExampleKind kind : {ExampleKind::text, ExampleKind::preference, ExampleKind::rollout})
     for (const bool has_template : {false, true}) {
-      const ExampleOptions options{.has_template = has_template, .preference = preference};
+      const ExampleOptions options{.has_template = has_template, .kind = kind};
       try {
         const Example example = read_example(record, options).example;
         require(std::holds_alternative<PreferenceExample>(example) == preference);

@@ -56,8 +56,10 @@ enum class OptimizerCompute { device, host };
 enum class GradientClipping { global_norm, previous_global_norm };
 enum class OnNonFinite { stop, skip };
 enum class DatasetType { synthetic, tokens, documents };
-// What is learnt: text, or preferences between two answers to a prompt.
-enum class Objective : uint8_t { sft, dpo, ipo, orpo, simpo, kto };
+// What is learnt: text, preferences between two answers to a prompt, or from answers that a policy
+// has drawn.
+enum class Objective : uint8_t { sft, dpo, ipo, orpo, simpo, kto, policy_gradient };
+enum class PolicyLoss : uint8_t { grpo, dapo, gspo };
 enum class DpoLoss : uint8_t { sigmoid, robust, hinge };
 enum class LengthNormalization : uint8_t { automatic, off, on };
 // What a preference is measured against; see docs/preferences.md.
@@ -144,6 +146,9 @@ struct Config {
   std::optional<double> preference_sft_weight;
   double simpo_gamma = 0.5;
   double kto_desirable_weight = 1, kto_undesirable_weight = 1;
+  PolicyLoss policy_loss = PolicyLoss::grpo;
+  std::optional<double> policy_clip_low, policy_clip_high;
+  double policy_kl_weight = 0;
   Reference reference = Reference::automatic;
   std::filesystem::path reference_parameters_path;
   bool reference_memory_host_offload = false;

@@ -221,8 +221,11 @@ const std::map<std::string, std::string>& keys_by_other_name() {
       {"offload_param.device", "parameter_memory_host_offload"},
       {"zero_optimization.stage", "ici_fsdp_parallelism"},
       // TRL and LLaMA-Factory
+      {"beta", "preference_beta"},
       {"cpo_alpha", "preference_sft_weight"},
       {"desirable_weight", "kto_desirable_weight"},
+      {"epsilon", "policy_clip_low"},
+      {"epsilon_high", "policy_clip_high"},
       {"orpo_alpha", "preference_beta"},
       {"pref_beta", "preference_beta"},
       {"pref_ftx", "preference_sft_weight"},

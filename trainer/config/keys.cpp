@@ -222,9 +222,10 @@ std::vector<Key> make_config_keys() {
        "bits again and under every policy; false: in any order, which may be faster"},
 
       {"objective", training,
-       choice<&Config::objective>({"sft", "dpo", "ipo", "orpo", "simpo", "kto"}),
-       "what is learnt: sft: the text itself; others: to prefer the better of two answers to a "
-       "prompt, or of kto answers that are good or bad"},
+       choice<&Config::objective>({"sft", "dpo", "ipo", "orpo", "simpo", "kto", "policy_gradient"}),
+       "what is learnt: sft: the text itself; policy_gradient: to say again what was good of "
+       "answers that a policy has drawn; others: to prefer the better of two answers to a prompt, "
+       "or of kto answers that are good or bad"},
       {"preference_beta", training,
        NumberKey{{&Config::preference_beta, 0}, 1e-6, End::included, 1e4, End::included, 0},
        "how much a preference counts against the reference, of orpo its weight beside sft; 0: 2 "
@@ -248,6 +249,18 @@ std::vector<Key> make_config_keys() {
        "kto: weight of good answers"},
       {"kto_undesirable_weight", training, at_least(0, &Config::kto_undesirable_weight),
        "kto: weight of bad answers"},
+      {"policy_loss", training, choice<&Config::policy_loss>({"grpo", "dapo", "gspo"}),
+       "policy_gradient: grpo: ratios of tokens, and the mean of answers; dapo: the mean of all "
+       "tokens; gspo: ratios of answers"},
+      {"policy_clip_low", training,
+       NumberKey{{&Config::policy_clip_low, 0}, 1e-6, End::included, 1, End::included, 0},
+       "policy_gradient: how far below 1 a ratio counts; 0: 3e-4 for gspo, else 0.2"},
+      {"policy_clip_high", training,
+       NumberKey{{&Config::policy_clip_high, 0}, 1e-6, End::included, 1e4, End::included, 0},
+       "policy_gradient: how far above 1; 0: 4e-4 for gspo, 0.28 for dapo, else 0.2"},
+      {"policy_kl_weight", training, at_least(0, &Config::policy_kl_weight),
+       "policy_gradient: weight of the divergence from a reference, whose log-probabilities the "
+       "rollouts have; 0: none"},
       {"reference", training,
        choice<&Config::reference>(
            {"auto", "adapter_off", "adapter_start", "frozen", "precomputed"}),

@@ -128,7 +128,9 @@ std::optional<QuantizedFormat> frozen_format(FrozenWeightDtype dtype) {
 }  // namespace
 
 models::Model make_model(const Config& config, models::Target target) {
-  return make_model(config, target, {.preference = preference_objective(config)});
+  return make_model(config, target,
+                    {.preference = preference_objective(config),
+                     .policy_gradient = policy_gradient_options(config)});
 }
 
 models::Model make_model(const Config& config, models::Target target,

@@ -18,6 +18,7 @@ models::PreferenceLoss loss_kind(const Config& config) {
       break;
     case Objective::sft:
     case Objective::simpo:
+    case Objective::policy_gradient:
       break;
   }
   return PreferenceLoss::sigmoid;
@@ -32,10 +33,22 @@ bool normalizes_length(const Config& config) {
 
 }  // namespace
 
-bool is_preference(const Config& config) { return config.objective != Objective::sft; }
+bool is_preference(const Config& config) {
+  return learns_answers(config) && config.objective != Objective::policy_gradient;
+}
+
+bool learns_answers(const Config& config) { return config.objective != Objective::sft; }
+
+bool estimates_kl(const Config& config) { return config.objective == Objective::kto; }
+
+data::ExampleKind example_kind(const Config& config) {
+  if (is_preference(config)) return data::ExampleKind::preference;
+  return learns_answers(config) ? data::ExampleKind::rollout : data::ExampleKind::text;
+}
 
 bool has_segments(const Config& config) {
-  return config.dataset_type == DatasetType::documents && (config.packing || is_preference(config));
+  return config.dataset_type == DatasetType::documents &&
+         (config.packing || learns_answers(config));
 }
 
 bool has_reference(const Config& config) {
@@ -44,6 +57,9 @@ bool has_reference(const Config& config) {
 }
 
 data::Counted counted(const Config& config) {
+  if (const auto policy = policy_gradient_options(config))
+    return policy->mean_over == models::PolicyUnit::token ? data::Counted::targets
+                                                          : data::Counted::answers;
   if (!is_preference(config)) return data::Counted::targets;
   return config.objective == Objective::kto ? data::Counted::answers : data::Counted::pairs;
 }
@@ -83,6 +99,20 @@ std::optional<models::PreferenceObjective> preference_objective(const Config& co
       .has_reference = has_reference(config),
       .sft_weight = config.preference_sft_weight.value_or(is_orpo ? 1 : 0),
       .sft_has_prompts = is_orpo};
+}
+
+std::optional<models::PolicyGradientOptions> policy_gradient_options(const Config& config) {
+  if (config.objective != Objective::policy_gradient) return std::nullopt;
+  using models::PolicyUnit;
+  const bool is_gspo = config.policy_loss == PolicyLoss::gspo,
+             is_dapo = config.policy_loss == PolicyLoss::dapo;
+  const double high = is_gspo ? 4e-4 : is_dapo ? 0.28 : 0.2;
+  return models::PolicyGradientOptions{
+      .ratio_of = is_gspo ? PolicyUnit::sequence : PolicyUnit::token,
+      .mean_over = is_dapo ? PolicyUnit::token : PolicyUnit::sequence,
+      .clip_low = config.policy_clip_low.value_or(is_gspo ? 3e-4 : 0.2),
+      .clip_high = config.policy_clip_high.value_or(high),
+      .kl_weight = config.policy_kl_weight};
 }
 
 }  // namespace longshore::trainer

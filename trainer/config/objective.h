@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "data/rows/batch.h"
+#include "data/text/example.h"
 #include "models/families/decoder.h"
 #include "trainer/config/config.h"
 
@@ -12,6 +13,11 @@ namespace longshore::trainer {
 
 // Whether data are pairs of answers.
 bool is_preference(const Config& config);
+// Whether a prompt's answer is learnt, and nothing of the prompt.
+bool learns_answers(const Config& config);
+// Whether the divergence from a reference is estimated, by answers to other prompts (kto).
+bool estimates_kl(const Config& config);
+data::ExampleKind example_kind(const Config& config);
 // Whether a row has several sequences, which do not see each other.
 bool has_segments(const Config& config);
 // Whether the model has an adapter, of load_adapter_path also where its rank is not known yet; and
@@ -30,7 +36,8 @@ bool is_precomputed(const Config& config);
 // What the mean of its loss is over.
 data::Counted counted(const Config& config);
 
-// Nothing for sft.
+// Nothing where these are not learnt.
 std::optional<models::PreferenceObjective> preference_objective(const Config& config);
+std::optional<models::PolicyGradientOptions> policy_gradient_options(const Config& config);
 
 }  // namespace longshore::trainer

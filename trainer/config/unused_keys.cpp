@@ -55,8 +55,11 @@ const std::vector<Switch>& switches() {
         "trainable_token_indices", "rank_pattern", "alpha_pattern", "lora_dropout",
         "loraplus_lr_ratio", "lora_per_expert"}},
       {"objective",
-       [](const Config& config) { return config.objective == Objective::sft; },
+       [](const Config& config) { return !is_preference(config); },
        {"preference_beta", "preference_length_normalization", "preference_sft_weight"}},
+      {"objective",
+       [](const Config& config) { return config.objective != Objective::policy_gradient; },
+       {"policy_loss", "policy_clip_low", "policy_clip_high", "policy_kl_weight"}},
       {"objective",
        [](const Config& config) {
          return config.objective != Objective::dpo && config.objective != Objective::simpo;

@@ -397,7 +397,11 @@ void check_files(const Config& config) {
   }
   const std::vector<std::string>& columns = config.train_data_columns;
   const std::set<std::string> names(columns.begin(), columns.end());
-  if (is_preference(config)) {
+  if (example_kind(config) == data::ExampleKind::rollout) {
+    if (!columns.empty() && (columns.size() != 3 || names.size() < columns.size()))
+      refuse(config, "train_data_columns",
+             "three different columns, of prompts, of completions and of advantages");
+  } else if (is_preference(config)) {
     if (columns.size() == 1 || columns.size() > 3 || names.size() < columns.size())
       refuse(
           config, "train_data_columns",
@@ -456,12 +460,23 @@ void check_reference(const Config& config) {
 }
 
 void check_objective(const Config& config) {
-  if (!is_preference(config)) return;
+  if (!learns_answers(config)) return;
   if (config.dataset_type != DatasetType::documents)
     refuse(config, "dataset_type", "documents with " + described(config, "objective"));
+  if (config.train_on == data::TrainOn::all)
+    refuse(config, "train_on",
+           "assistant or last_assistant with " + described(config, "objective") +
+               ": answers alone are learnt; nearest: assistant");
   if (config.excess_length_strategy == data::ExcessLength::split)
     refuse(config, "excess_length_strategy",
            "truncate or skip with " + described(config, "objective"));
+  if (config.objective == Objective::kto && !config.packing)
+    refuse(config, "packing",
+           "true with " + described(config, "objective") +
+               ": answers are compared with those to other prompts of their row");
+  if (config.objective == Objective::kto && config.kto_desirable_weight == 0 &&
+      config.kto_undesirable_weight == 0)
+    refuse(config, "kto_desirable_weight", "more than 0, or kto_undesirable_weight is");
   if (config.preference_label_smoothing >= 0.5)
     refuse(config, "preference_label_smoothing",
            "less than 0.5, or the rejected answers would be preferred");

@@ -60,6 +60,11 @@ ordered_json record(const StepMetrics& m) {
   if (m.expert_load != 0) record["expert_load"] = m.expert_load;
   if (m.sft_loss != 0) record["sft_loss"] = m.sft_loss;
   if (m.rewards) add_to(record, *m.rewards);
+  if (m.policy) {
+    record["policy_ratio"] = m.policy->ratio();
+    record["policy_clip_fraction"] = m.policy->clip_fraction();
+    record["policy_kl"] = m.policy->kl();
+  }
   // Only steps that a save held up have this key.
   if (m.checkpoint_stall_seconds > 0)
     record["checkpoint_stall_seconds"] = m.checkpoint_stall_seconds;
@@ -150,6 +155,10 @@ std::string text(const StepMetrics& m) {
   if (m.sft_loss != 0)
     of_answers = fmt::format("sft loss: {:.4f}, ", without_sign_of_nan(m.sft_loss));
   if (m.rewards) of_answers += rewards_text(*m.rewards) + ", ";
+  if (m.policy)
+    of_answers += fmt::format("policy ratio: {:.4f}, clipped: {:.2f} %, policy KL: {:.2e}, ",
+                              without_sign_of_nan(m.policy->ratio()),
+                              100 * m.policy->clip_fraction(), without_sign_of_nan(m.policy->kl()));
   if (m.auxiliary_loss != 0)
     of_routers = fmt::format("auxiliary loss: {:.4f}, ", without_sign_of_nan(m.auxiliary_loss));
   if (m.expert_load != 0) of_routers += fmt::format("expert load: {:.2f}, ", m.expert_load);

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "trainer/run/validation.h"
 #include "trainer/step/answers.h"
+#include "trainer/step/policy_figures.h"
 
 namespace longshore::trainer {
 
@@ -23,9 +24,10 @@ struct StepMetrics {
   // Tokens of the expert that has most over their mean, the mean over layers with experts and
   // micro-batches; 0 where the model has no experts.
   double expert_load = 0;
-  double sft_loss = 0;             // a part of the loss; 0 where there is none
-  std::optional<Rewards> rewards;  // where answers are compared
-  int64_t total_weights = 0;       // targets that are trained, or pairs, or answers
+  double sft_loss = 0;                  // a part of the loss; 0 where there is none
+  std::optional<Rewards> rewards;       // where answers are compared
+  std::optional<PolicyFigures> policy;  // where a policy has drawn them
+  int64_t total_weights = 0;            // targets that are trained, or pairs, or answers
   double tokens_per_second_per_device = 0;
   double tflops_per_device = 0;  // model FLOPs, trainer/step/flops.h
   double mfu = 0;                // 0 to 1

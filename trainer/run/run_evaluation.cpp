@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "data/tokenizers/text_stream.h"
+#include "trainer/config/objective.h"
 #include "trainer/decoding/continuation.h"
 #include "trainer/distributed/sum_over.h"
 #include "trainer/run/evaluate.h"
@@ -26,8 +27,12 @@ RunEvaluation::RunEvaluation(const Config& config, const TrainingPlans& plans,
 
 std::optional<Validation> RunEvaluation::evaluate(const std::function<bool()>& stops) {
   LossSum all;
-  Validation validation{
-      .loss = {}, .unigram_loss = data_.unigram_loss, .sets = {}, .rewards = {}, .choices = {}};
+  Validation validation{.loss = {},
+                        .is_cross_entropy = !learns_answers(config_),
+                        .unigram_loss = data_.unigram_loss,
+                        .sets = {},
+                        .rewards = {},
+                        .choices = {}};
   for (const ValidationSet& set : data_.validation) {
     const std::optional<LossSum> sum =
         trainer::evaluate(*validation_, *inputs_, set, backend_, session_.arguments(),

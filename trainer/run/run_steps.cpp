@@ -91,6 +91,7 @@ StepMetrics RunSteps::run(int64_t i, bool is_flushed) {
                             .expert_load = result.expert_load,
                             .sft_loss = result.sft_loss,
                             .rewards = result.rewards,
+                            .policy = result.policy,
                             .total_weights = result.total_weights,
                             .tokens_per_second_per_device =
                                 static_cast<double>(tokens_per_step(run_.spec.config())) / seconds,

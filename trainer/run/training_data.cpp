@@ -58,14 +58,8 @@ auto read_at(const std::string& where, F read) {
 // Opens files as the config says. Any number of threads may ask at a time.
 class Opener {
  public:
-  // `counted` is what batches count.
-  Opener(const Config& config, data::Counted counted,
-         std::shared_ptr<const data::Tokenizer> tokenizer, const Log& log)
-      : config_(config),
-        counted_(counted),
-        images_(row_images(config)),
-        tokenizer_(std::move(tokenizer)),
-        log_(log) {}
+  Opener(const Config& config, std::shared_ptr<const data::Tokenizer> tokenizer, const Log& log)
+      : config_(config), images_(row_images(config)), tokenizer_(std::move(tokenizer)), log_(log) {}
 
   SharedFile file(const char* key, const fs::path& path, std::stop_token stop = {}) {
     return read_at(location(config_, key), [&] { return checked_file(key, path, stop); });
@@ -176,9 +170,10 @@ class Opener {
     if (tokenizer_)
       require_tokenizer(key, *file, tokenizer_->fingerprint(), path_text(tokenizer_->path()));
     if (!data::is_text(path)) {
-      require_pairing(*file);
+      require_kind(*file);
       note_tokens(file);
     }
+    require_reference(path, *file);
     check_vocabulary(key, path,
                      tokenizer_ ? std::min(file->vocab_size(), tokenizer_->ordinary_vocab_size())
                                 : file->vocab_size());
@@ -190,15 +185,35 @@ class Opener {
     return file;
   }
 
-  void require_pairing(const data::TokenFile& file) const {
-    if (reads_pairs() && !file.has_pairs())
-      throw DataError(
-          path_text(file.path()) +
-          ": found documents, expected pairs of answers; nearest: tokenize --preference "
-          "writes them");
-    if (!reads_pairs() && file.has_pairs())
-      throw DataError(path_text(file.path()) +
-                      ": found pairs of answers, expected documents; nearest: objective: dpo");
+  // That it holds examples of the kind that is learnt.
+  void require_kind(const data::TokenFile& file) const {
+    struct Kind {
+      const char *name, *objective, *option;
+    };
+    static constexpr Kind kKinds[] = {
+        {"documents", "objective: sft", "tokenize"},
+        {"pairs of answers", "objective: dpo", "tokenize --preference"},
+        {"rollouts", "objective: policy_gradient", "tokenize --rollouts"}};
+    const auto found = file.has_pairs()                     ? data::ExampleKind::preference
+                       : file.has_column(data::kAdvantages) ? data::ExampleKind::rollout
+                                                            : data::ExampleKind::text;
+    const data::ExampleKind wanted = example_kind(config_);
+    if (found == wanted) return;
+    const Kind &here = kKinds[static_cast<size_t>(found)],
+               &expected = kKinds[static_cast<size_t>(wanted)];
+    throw DataError(path_text(file.path()) + ": found " + here.name + ", expected " +
+                    expected.name + "; nearest: " +
+                    (found == data::ExampleKind::text
+                         ? expected.option + std::string(" writes them")
+                         : here.objective));
+  }
+
+  // That rollouts have what a divergence is from.
+  void require_reference(const fs::path& path, const data::TokenFile& file) const {
+    if (config_.policy_kl_weight > 0 && example_kind(config_) == data::ExampleKind::rollout &&
+        !file.has_column(data::kReferenceLogProbs))
+      throw DataError(path_text(path) + ": found no " + data::kReferenceLogProbs +
+                      ", expected them for " + described(config_, "policy_kl_weight"));
   }
 
   // tokenize once wrote paragraphs without.
@@ -221,7 +236,7 @@ class Opener {
                        .add_bos_eos = config_.add_bos_eos,
                        .image_text = images_ ? std::optional(images_->text) : std::nullopt},
             .columns = config_.train_data_columns,
-            .preference = reads_pairs(),
+            .kind = example_kind(config_),
             .skip_bad_lines = config_.skip_bad_lines,
             .max_image_pixels = config_.max_image_pixels,
             .say = log_};
@@ -275,7 +290,7 @@ class Opener {
       note += fmt::format(", {} with nothing to learn left out",
                           plural(counts.untrained, file->has_pairs() ? "pair" : "sequence"));
     if (counts.one_sided > 0) {
-      if (counted_ == data::Counted::pairs)
+      if (!estimates_kl(config_))
         throw DataError(fmt::format(
             "found {} without another to the same prompt, expected pairs of a chosen and a "
             "rejected one; nearest: objective: kto",
@@ -317,15 +332,12 @@ class Opener {
     });
   }
 
-  bool reads_pairs() const { return counted_ != data::Counted::targets; }
-
   struct FirstFile {
     std::string name;
     uint64_t tokenizer_fingerprint;
   };
 
   const Config config_;
-  const data::Counted counted_;
   const std::optional<data::RowImages> images_;
   const std::shared_ptr<const data::Tokenizer> tokenizer_;
   const Log log_;
@@ -376,19 +388,6 @@ std::string epochs_text(const Config& config, std::span<const data::WeightedRows
     if (!source.weight) break;  // without weights it is the same number for each
   }
   return text + join(epochs) + " epochs" + (epochs.size() > 1 ? " of these files" : "");
-}
-
-// Losses of answers are of their sequences, which nothing but documents keeps apart.
-void require_rows_of_answers(const Config& config) {
-  if (config.dataset_type != DatasetType::documents)
-    throw ConfigError(fmt::format(
-        "{}: found {}, expected documents, since the answers to a prompt stand in one row",
-        location(config, "dataset_type"),
-        config.dataset_type == DatasetType::tokens ? "tokens" : "synthetic"));
-  if (config.train_on == data::TrainOn::all)
-    throw ConfigError(location(config, "train_on") +
-                      ": found all, expected assistant or last_assistant, since answers alone are "
-                      "learnt; nearest: assistant");
 }
 
 using Parts = std::vector<std::shared_ptr<const data::Rows>>;
@@ -449,11 +448,11 @@ data::BatchSchema of_others(data::BatchSchema schema) {
   return schema;
 }
 
-RowsInOrder in_order(const std::shared_ptr<const data::Rows>& rows, const data::BatchSchema& schema,
-                     const data::Rank& rank, int64_t count) {
+RowsInOrder in_order(const Config& config, const std::shared_ptr<const data::Rows>& rows,
+                     const data::BatchSchema& schema, const data::Rank& rank, int64_t count) {
   RowsInOrder result{
       .batches = data::sequential_batches(rows, schema, rank), .of_others = {}, .count = count};
-  if (schema.counted == data::Counted::answers)
+  if (estimates_kl(config))
     result.of_others = data::sequential_batches(rows, of_others(schema), rank);
   return result;
 }
@@ -481,9 +480,9 @@ void open_validation(const Config& config, const data::BatchSchema& schema, cons
     evaluated.push_back({.rows = rows,
                          .count = std::min(rows->count(), count * shape.rows * rank.world_size),
                          .length = shape.length});
-    result.validation.push_back({in_order(rows, schema, rank, count), set.name});
+    result.validation.push_back({in_order(config, rows, schema, rank, count), set.name});
   }
-  if (schema.counted != data::Counted::targets || config.shuffle_window > 0) return;
+  if (learns_answers(config) || config.shuffle_window > 0) return;
   int32_t vocab_size = 0;
   for (const SharedFile& one : result.files) vocab_size = std::max(vocab_size, one->vocab_size());
   result.unigram_loss = data::unigram_cross_entropy(trained, evaluated, vocab_size);
@@ -504,11 +503,11 @@ bool open_files(const Config& config, Opener& opener, const data::BatchSchema& s
     Parts parts;
     for (const data::WeightedRows& source : sources) parts.push_back(source.rows);
     const auto rows = joined(std::move(parts));
-    result.each_row = in_order(rows, schema, rank,
+    result.each_row = in_order(config, rows, schema, rank,
                                data::sequential_batch_count(*rows, schema.shape, rank.world_size));
   }
   const auto seed = static_cast<uint64_t>(config.seed);
-  if (schema.counted == data::Counted::answers)
+  if (estimates_kl(config))
     result.training_of_others = data::shuffled_batches(sources, of_others(schema), seed, rank, end);
   result.training = data::shuffled_batches(std::move(sources), schema, seed, rank, end);
   return result.tokenizer && begins_with_bos(*result.files.front(), *result.tokenizer);
@@ -571,7 +570,7 @@ bool open_streams(const Config& config, const std::shared_ptr<Opener>& opener,
         std::move(options)));
     sequences.push_back({result.streams.back(), config.dataset_path[i].weight.value_or(1)});
   }
-  if (schema.counted == data::Counted::answers)
+  if (estimates_kl(config))
     result.training_of_others = data::mixed_batches(sequences, of_others(schema), rank);
   result.training = data::mixed_batches(std::move(sequences), schema, rank);
   return *has_bos;
@@ -598,7 +597,6 @@ OpenedChoices open_choices(const Config& config, const data::BatchShape& shape, 
 
 TrainingData open_data(const Config& config, const data::BatchSchema& schema, const Log& log,
                        data::Rank rank) {
-  if (schema.counted != data::Counted::targets) require_rows_of_answers(config);
   TrainingData result;
   result.steps = config.steps;
   const bool is_synthetic = config.dataset_type == DatasetType::synthetic;
@@ -612,7 +610,7 @@ TrainingData open_data(const Config& config, const data::BatchSchema& schema, co
                                 static_cast<uint64_t>(config.seed), rank, row_images(config));
     return result;
   }
-  const auto opener = std::make_shared<Opener>(config, schema.counted, result.tokenizer, log);
+  const auto opener = std::make_shared<Opener>(config, result.tokenizer, log);
   Parts held_out;
   const bool has_bos = config.shuffle_window > 0
                            ? open_streams(config, opener, schema, rank, log, result)

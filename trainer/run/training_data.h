@@ -63,11 +63,11 @@ struct TrainingData {
   std::optional<OpenedChoices> choices;             // of eval_choices_path
 };
 
-// Opens the data of the process `rank`, in batches of the schema: pairs of answers where it counts
-// these or answers. Text is tokenized into base_output_directory/tokens first, unless it is there
-// already, which may take a while; with shuffle_window this is done file by file while training
-// reads, and what is wrong with a file is thrown there. `log` gets lines on what is done and what
-// was found, then also on other threads. Throws ConfigError and DataError.
+// Opens the data of the process `rank`, in batches of the schema, as the objective reads them. Text
+// is tokenized into base_output_directory/tokens first, unless it is there already, which may take
+// a while; with shuffle_window this is done file by file while training reads, and what is wrong
+// with a file is thrown there. `log` gets lines on what is done and what was found, then also on
+// other threads. Throws ConfigError and DataError.
 TrainingData open_data(const Config& config, const data::BatchSchema& schema, const Log& log,
                        data::Rank rank = {});
 

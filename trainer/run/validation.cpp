@@ -31,7 +31,7 @@ std::string text(const Validation& validation) {
   std::string text = text_of_all(validation), separator = "; ";
   for (const SetLoss& set : validation.sets) {
     text += fmt::format("{}{} {:.4f}", separator, set.name, without_sign_of_nan(set.loss));
-    if (!validation.rewards)
+    if (validation.is_cross_entropy)
       text += fmt::format(" (perplexity {:.4g})", without_sign_of_nan(set.perplexity()));
     separator = ", ";
   }
@@ -59,7 +59,7 @@ void add_to(nlohmann::ordered_json& record, const Validation& validation) {
   if (validation.loss) record[kValidationLoss] = *validation.loss;
   for (const SetLoss& set : validation.sets) {
     record["validation_losses"][set.name] = set.loss;
-    if (!validation.rewards) record["validation_perplexities"][set.name] = set.perplexity();
+    if (validation.is_cross_entropy) record["validation_perplexities"][set.name] = set.perplexity();
   }
   if (validation.rewards) add_to(record, *validation.rewards, "validation_");
   if (!validation.choices) return;

@@ -22,6 +22,7 @@ struct Validation {
   // Nats a token, over all tokens of all sets, or the mean of pairs or answers; where there is text
   // held out.
   std::optional<double> loss;
+  bool is_cross_entropy = true;            // it is nats a token
   std::optional<double> unigram_loss;      // of tokens alone
   std::vector<SetLoss> sets;               // that have names
   std::optional<Rewards> rewards;          // of answers

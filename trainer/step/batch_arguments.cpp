@@ -15,6 +15,9 @@ namespace longshore::trainer {
 
 static_assert(data::kIgnoredTarget == models::kIgnoredTarget);
 static_assert(std::string_view(data::kNextTokens) == models::kNextTokens);
+static_assert(std::string_view(data::kAdvantages) == models::kAdvantages);
+static_assert(std::string_view(data::kOldLogProbs) == models::kOldLogProbs);
+static_assert(std::string_view(data::kReferenceLogProbs) == models::kReferenceLogProbs);
 
 std::optional<data::Element> element_of(models::Dtype dtype) {
   switch (dtype) {

@@ -108,6 +108,7 @@ StepResult TrainStep::run(const std::vector<data::Batch>& batches, const StepSca
     result.loss += result.sft_loss;
   }
   result.rewards = inputs_.rewards(batches);
+  result.policy = inputs_.policy_figures(batches);
   result.auxiliary_loss = mean(offload::kAuxiliaryLoss);
   result.expert_load = mean(offload::kExpertLoad);
   result.gradient_norm = read_scalar(arguments_, kGradientNorm);

@@ -21,6 +21,7 @@ struct StepResult {
   double loss = 0;      // nats a trained token or the mean of pairs, auxiliary losses aside
   double sft_loss = 0;  // weighted, nats a token of chosen answers: a part of the loss
   std::optional<Rewards> rewards;
+  std::optional<PolicyFigures> policy;
   double auxiliary_loss = 0;
   double expert_load = 0;    // of the busiest expert over the mean; the mean over layers
   double gradient_norm = 0;  // before clipping

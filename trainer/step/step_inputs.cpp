@@ -29,7 +29,10 @@ std::vector<float> read_log_probs(const offload::Arguments& arguments, int64_t p
 
 StepInputs::StepInputs(const StepPlans& plans, offload::Backend& backend,
                        offload::Arguments& arguments, const offload::Arenas& arenas)
-    : objective_(plans.preference), backend_(backend), arguments_(arguments) {
+    : objective_(plans.preference),
+      policy_gradient_(plans.policy_gradient),
+      backend_(backend),
+      arguments_(arguments) {
   auto executable = [&](const std::optional<offload::Plan>& plan) {
     return plan ? std::make_unique<offload::Executable>(*plan, backend, arguments, arenas)
                 : nullptr;
@@ -95,8 +98,8 @@ double StepInputs::kl(std::span<const data::Batch> batches, const LogProbs& poli
 void StepInputs::write(std::span<const data::Batch> batches,
                        std::span<const data::Batch> mismatched, offload::Ledger& ledger) {
   write_batches(batches);
-  if (!objective_) return;
   places_ = batches[0].shape.rows * batches[0].shape.length;
+  if (!objective_) return;
   if (objective_->has_reference) reference_ = reference_of(batches, ledger);
   std::vector<float> divergence;
   if (log_probs_plan_) {
@@ -127,6 +130,17 @@ std::optional<Rewards> StepInputs::rewards(std::span<const data::Batch> batches)
                 rewards);
   sum_over_devices_(rewards.values());
   return rewards;
+}
+
+std::optional<PolicyFigures> StepInputs::policy_figures(
+    std::span<const data::Batch> batches) const {
+  if (!policy_gradient_) return std::nullopt;
+  const LogProbs log_probs = log_probs_of(batches.size());
+  PolicyFigures figures;
+  for (size_t i = 0; i < batches.size(); ++i)
+    add_policy_figures(*policy_gradient_, batches[i], log_probs[i], figures);
+  sum_over_devices_(figures.values());
+  return figures;
 }
 
 }  // namespace longshore::trainer

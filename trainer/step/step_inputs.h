@@ -13,6 +13,7 @@
 #include "offload/execution/arguments.h"
 #include "offload/execution/executor.h"
 #include "trainer/step/answers.h"
+#include "trainer/step/policy_figures.h"
 #include "trainer/step/reference_values.h"
 #include "trainer/step/step_plans.h"
 
@@ -42,6 +43,8 @@ class StepInputs {
   // After the passes on these batches: how the policy rates their answers, over all devices.
   // Nothing where answers are not compared.
   std::optional<Rewards> rewards(std::span<const data::Batch> batches) const;
+  // The same of rollouts: how far it is from the policy that drew them.
+  std::optional<PolicyFigures> policy_figures(std::span<const data::Batch> batches) const;
 
  private:
   using LogProbs = std::vector<std::vector<float>>;  // [B,T] of each batch
@@ -55,6 +58,7 @@ class StepInputs {
   void write_values(const char* input, size_t batch, const std::vector<float>& values);
 
   const std::optional<models::PreferenceObjective>& objective_;
+  const std::optional<models::PolicyGradientOptions>& policy_gradient_;
   offload::Backend& backend_;
   offload::Arguments& arguments_;
   std::unique_ptr<offload::Executable> reference_plan_, log_probs_plan_;

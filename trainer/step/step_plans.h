@@ -35,6 +35,8 @@ struct StepPlans {
   std::optional<offload::Plan> reference, log_probs;
   // What is learnt of pairs of answers, if it is of those.
   std::optional<models::PreferenceObjective> preference;
+  // What is learnt of rollouts, if it is of those.
+  std::optional<models::PolicyGradientOptions> policy_gradient;
   // Of the only micro-batch; or of the first, of those between if there are any, and of the last.
   std::vector<offload::Plan> plans;
   int64_t micro_batches = 1;

@@ -184,9 +184,6 @@ Config without_dropout(Config config) {
   return config;
 }
 
-// Of the policy, before a step's passes.
-bool reads_log_probs(const Config& config) { return config.objective == Objective::kto; }
-
 }  // namespace
 
 offload::LayoutOptions layout_options(const Config& config, int64_t rank) {
@@ -273,6 +270,7 @@ TrainingPlans plan_training(const RunSpec& spec, int64_t rank) {
   }
   const offload::Transfers& transfers = plans.options.transfers;
   plans.step.preference = preference_objective(config);
+  plans.step.policy_gradient = policy_gradient_options(config);
   if (auto reference =
           plan_reference(spec, plans.layout, layout_options(config, rank), transfers)) {
     plans.reference = std::move(reference->layout);
@@ -284,7 +282,7 @@ TrainingPlans plan_training(const RunSpec& spec, int64_t rank) {
         plans.layout, name, transfers, target, offload::Carries::internal,
         plans.options.micro_batches);
   };
-  if (reads_log_probs(config)) plans.step.log_probs = plan_log_probs("log-probabilities");
+  if (estimates_kl(config)) plans.step.log_probs = plan_log_probs("log-probabilities");
   if (is_precomputed(config)) plans.precompute = plan_log_probs("reference");
   if (asks_choices(config)) plans.choices = plan_log_probs("choices");
   if (evaluates(config))

@@ -1,36 +1,15 @@
 #include "models/ops/sequence_log_probs.h"
 
 #include <ATen/ops/stack.h>
-#include <ATen/ops/where.h>
-#include <ATen/ops/zeros.h>
 
 #include "models/ir/trace.h"
 #include "models/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "tests/models/op_records.h"
 #include "tests/models/ops/case_parts.h"
-#include "tests/models/random_inputs.h"
+#include "tests/models/ops/random_segments.h"
 
 namespace longshore::models {
 namespace {
-
-// Runs of 1 to `longest` positions in each row, and padding behind them.
-at::Tensor some_segments(int64_t b, int64_t t, int64_t longest) {
-  at::Tensor segments = at::zeros({b, t}, at::kInt);
-  for (int64_t row = 0; row < b; ++row) {
-    int32_t segment = 0;
-    for (int64_t at = 0; at + longest + row < t;) {
-      const int64_t length = 1 + (at + row) % longest;
-      segments[row].narrow(0, at, length).fill_(++segment);
-      at += length;
-    }
-  }
-  return segments;
-}
-
-at::Tensor some_targets(int64_t b, int64_t t) {
-  at::Tensor targets = random_integers({b, t}, 9, 3);
-  return at::where(targets.lt(3), targets.new_full({1}, kIgnoredTarget), targets);
-}
 
 OpCase sequence_case(int64_t b, int64_t t, int64_t longest) {
   return {.name = named("sequence_log_probs", b, t, longest),

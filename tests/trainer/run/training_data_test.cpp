@@ -24,6 +24,7 @@
 #include "tests/message_of.h"
 #include "trainer/config/load_config.h"
 #include "trainer/config/model_config.h"
+#include "trainer/config/objective.h"
 #include "trainer/run/eval_choices.h"
 #include "trainer/step/batch_arguments.h"
 #include "trainer/step/memory_report.h"
@@ -787,15 +788,15 @@ TEST_F(TrainingDataTest, ReadsPairsWhereThesePairsOrTheirAnswersAreCounted) {
           .string();
   const std::string texts = write_pairs("texts.jsonl");
   std::vector<std::string> said;
-  auto open = [&](const std::vector<std::string>& overrides, data::Counted counted) {
+  auto open = [&](std::vector<std::string> overrides, const std::string& objective) {
+    overrides.push_back("objective=" + objective);
     const Config read = config(overrides);
     data::BatchSchema schema(shape_of(read));
-    schema.counted = counted;
+    schema.counted = counted(read);
     said.clear();
     return open_data(read, schema, [&](const std::string& line) { said.push_back(line); });
   };
-  TrainingData opened =
-      open({"dataset_path=" + pairs, "eval_fraction=0.3", "num_epoch=1"}, data::Counted::pairs);
+  TrainingData opened = open({"dataset_path=" + pairs, "eval_fraction=0.3", "num_epoch=1"}, "dpo");
   EXPECT_THAT(said[0],
               testing::StartsWith(pairs + ": reading it (prompt, chosen and rejected), tokenized"));
   EXPECT_THAT(said[1], testing::ContainsRegex("pairs.jsonl: 40 pairs, [0-9]+ tokens, of which "
@@ -810,7 +811,7 @@ TEST_F(TrainingDataTest, ReadsPairsWhereThesePairsOrTheirAnswersAreCounted) {
   EXPECT_FALSE(opened.unigram_loss);
   EXPECT_FALSE(opened.training_of_others);
 
-  opened = open({"dataset_path=" + pairs + "," + one, "num_epoch=1"}, data::Counted::answers);
+  opened = open({"dataset_path=" + pairs + "," + one, "num_epoch=1"}, "kto");
   EXPECT_THAT(said, testing::Contains(HasSubstr("one.jsonl: 1 pair, 5 tokens, 1 of them one answer "
                                                 "alone; 1 row")));
   int64_t own = 0;
@@ -820,34 +821,33 @@ TEST_F(TrainingDataTest, ReadsPairsWhereThesePairsOrTheirAnswersAreCounted) {
   }
   EXPECT_EQ(own, 81);
   EXPECT_THAT(
-      message_of<DataError>([&] { open({"dataset_path=" + one}, data::Counted::pairs); }),
+      message_of<DataError>([&] { open({"dataset_path=" + one}, "dpo"); }),
       HasSubstr("one.jsonl: found 1 answer without another to the same prompt, expected pairs of a "
                 "chosen and a rejected one; nearest: objective: kto"));
 
   const data::Tokenizer tokenizer(kTokenizers + "sp_bpe");
   const std::vector<std::filesystem::path> inputs{pairs}, plain{texts};
-  data::tokenize_files(tokenizer, inputs, folder_ / "pairs.tokens", {.preference = true});
+  data::tokenize_files(tokenizer, inputs, folder_ / "pairs.tokens",
+                       {.kind = data::ExampleKind::preference});
   data::tokenize_files(tokenizer, plain, folder_ / "texts.tokens");
-  auto refusal = [&](const std::string& name, data::Counted counted) {
+  auto refusal = [&](const std::string& name, const std::string& objective) {
     return message_of<DataError>(
-        [&] { open({"dataset_path=" + (folder_ / name).string()}, counted); });
+        [&] { open({"dataset_path=" + (folder_ / name).string()}, objective); });
   };
-  EXPECT_NO_THROW(
-      open({"dataset_path=" + (folder_ / "pairs.tokens").string()}, data::Counted::pairs));
-  EXPECT_THAT(refusal("pairs.tokens", data::Counted::targets),
+  EXPECT_NO_THROW(open({"dataset_path=" + (folder_ / "pairs.tokens").string()}, "dpo"));
+  EXPECT_THAT(refusal("pairs.tokens", "sft"),
               HasSubstr("pairs.tokens: found pairs of answers, expected documents; nearest: "
                         "objective: dpo"));
-  EXPECT_THAT(refusal("texts.tokens", data::Counted::pairs),
+  EXPECT_THAT(refusal("texts.tokens", "dpo"),
               HasSubstr("texts.tokens: found documents, expected pairs of answers; nearest: "
                         "tokenize --preference"));
-  EXPECT_THAT(refusal("pairs.jsonl", data::Counted::targets),
-              HasSubstr("pairs.jsonl:1: expected text, "));
+  EXPECT_THAT(refusal("pairs.jsonl", "sft"), HasSubstr("pairs.jsonl:1: expected text, "));
   for (const auto& [setting, expected] :
-       {std::pair{"dataset_type=tokens", "found tokens, expected documents, since the answers"},
+       {std::pair{"dataset_type=tokens", "found tokens, expected documents with objective"},
         {"train_on=all", "found all, expected assistant or last_assistant"},
         {"excess_length_strategy=split", "found split, expected truncate or skip"}})
     EXPECT_THAT(message_of<ConfigError>([&] {
-                  open({"dataset_path=" + pairs, setting}, data::Counted::pairs);
+                  open({"dataset_path=" + pairs, setting}, "dpo");
                 }),
                 HasSubstr(expected));
 }

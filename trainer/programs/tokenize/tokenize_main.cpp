@@ -51,7 +51,8 @@ constexpr const char* kDescription =
       bos, where the tokenizer begins texts with one, and eos are put around others.
       With --preference records are pairs of answers, {"prompt": ..., "chosen": ..., "rejected":
       ...} or {"chosen": ..., "rejected": ...}, or single ones, {"prompt": ..., "completion": ...,
-      "label": true}.
+      "label": true}. With --rollouts they are answers that a policy has drawn, {"prompt_ids": [...],
+      "completion_ids": [...], "advantages": ..., "old_log_probs": [...]}.
       Pairs and messages may have images, as docs/data.md says, if the model reads them: that of
       --model, or of the tokenizer's folder where that has a config.json.
   tokenize --tokenizer PATH --stdin-json
@@ -73,6 +74,7 @@ struct Arguments {
   std::vector<std::filesystem::path> inputs;
   std::filesystem::path model;  // a folder
   longshore::data::TokenizeOptions options;
+  bool has_preferences = false, has_rollouts = false;
   std::string add_bos_eos = kAddBosEos[0], train_on = kTrainOn[0];
   longshore::data::ChatTemplateChoice chat_template;
   bool train = false;
@@ -99,7 +101,8 @@ void require_lines_of_json(const Arguments& arguments) {
   for (const auto& [option, is_given] : {std::pair{"--chat-template", names_template(arguments)},
                                          {"--train-on", arguments.train_on != kTrainOn[0]},
                                          {"--column", !options.columns.empty()},
-                                         {"--preference", options.preference},
+                                         {"--preference", arguments.has_preferences},
+                                         {"--rollouts", arguments.has_rollouts},
                                          {"--skip-bad-lines", options.skip_bad_lines},
                                          {"--model", !arguments.model.empty()}})
     if (is_given)
@@ -188,17 +191,21 @@ void train(const Arguments& arguments) {
                   longshore::plural(static_cast<int64_t>(arguments.vocab_size), "token") + "\n");
 }
 
-void check_columns(const std::vector<std::string>& columns, bool preference) {
+void check_columns(const std::vector<std::string>& columns, longshore::data::ExampleKind kind) {
+  using longshore::data::ExampleKind;
   if (columns.empty()) return;
-  const size_t least = preference ? 2 : 1, most = preference ? 3 : 2;
+  const size_t most = kind == ExampleKind::text ? 2 : 3,
+               least = kind == ExampleKind::rollout ? 3 : most - 1;
   const bool are_different =
       std::set<std::string>(columns.begin(), columns.end()).size() == columns.size();
   if (columns.size() < least || columns.size() > most || !are_different)
     throw longshore::ConfigError(
         "--column: found " + longshore::join(columns) + ", expected " +
-        (preference ? "two columns, of chosen and of rejected answers, or three: before these of "
-                      "prompts"
-                    : "one column, or two: of prompts and of completions"));
+        (kind == ExampleKind::preference
+             ? "two columns, of chosen and of rejected answers, or three: before these of prompts"
+         : kind == ExampleKind::rollout
+             ? "three columns, of prompts, of completions and of advantages"
+             : "one column, or two: of prompts and of completions"));
 }
 
 void run(const Arguments& arguments) {
@@ -220,16 +227,19 @@ void run(const Arguments& arguments) {
   }
   const longshore::StopSignal listening;
   auto options = arguments.options;
-  check_columns(options.columns, options.preference);
+  if (arguments.has_preferences) options.kind = longshore::data::ExampleKind::preference;
+  if (arguments.has_rollouts) options.kind = longshore::data::ExampleKind::rollout;
+  check_columns(options.columns, options.kind);
   options.encode.image_text = image_text(arguments);
   options.encode.add_bos_eos =
       choice<AddBosEos>("--add-bos-eos", arguments.add_bos_eos, kAddBosEos);
   options.encode.train_on =
       choice<longshore::data::TrainOn>("--train-on", arguments.train_on, kTrainOn);
-  if (options.preference && options.encode.train_on == longshore::data::TrainOn::all)
+  if (options.kind != longshore::data::ExampleKind::text &&
+      options.encode.train_on == longshore::data::TrainOn::all)
     throw longshore::ConfigError(
-        "--train-on: found all, expected assistant or last_assistant, since with --preference "
-        "answers alone are learnt; nearest: assistant");
+        "--train-on: found all, expected assistant or last_assistant, since with "
+        "--preference and --rollouts answers alone are learnt; nearest: assistant");
   if (require_use_of_options(arguments, options) > 0)
     options.encode.chat_template = chat_template(arguments, tokenizer);
   options.say = [](const std::string& note) { longshore::print(stdout, note + "\n"); };
@@ -237,8 +247,9 @@ void run(const Arguments& arguments) {
       longshore::data::tokenize_files(tokenizer, arguments.inputs, arguments.output, options);
   std::string text = longshore::path_text(arguments.output) + ": " +
                      longshore::plural(summary.tokens, "token") + ", " +
-                     (options.preference ? longshore::plural(summary.documents / 2, "pair")
-                                         : longshore::plural(summary.documents, "document"));
+                     (arguments.has_preferences ? longshore::plural(summary.documents / 2, "pair")
+                      : arguments.has_rollouts  ? longshore::plural(summary.documents, "rollout")
+                                                : longshore::plural(summary.documents, "document"));
   if (summary.images > 0) text += ", " + longshore::plural(summary.images, "image");
   if (arguments.options.skip_bad_lines)
     text += ", " + longshore::plural(summary.skipped_lines, "line") + " skipped";
@@ -287,15 +298,22 @@ int main(int argc, char** argv) {
   app.add_option("--column", arguments.options.columns,
                  "a column of records to read: of a text or of messages; twice, of prompts and of "
                  "completions; of preferences, twice of chosen and of rejected answers, or before "
-                 "these of prompts; by default those that are known by their names")
+                 "these of prompts; of rollouts, of prompts, completions and advantages; by "
+                 "default those that are known by their names")
       ->expected(1)
       ->allow_extra_args(false)
       ->take_all()
       ->needs(output);
-  app.add_flag("--preference", arguments.options.preference,
-               "records are pairs of answers, one better than the other, or answers and whether "
-               "they are good")
-      ->needs(output);
+  auto* preference =
+      app.add_flag(
+             "--preference", arguments.has_preferences,
+             "records are pairs of answers, one better than the other, or answers and whether "
+             "they are good")
+          ->needs(output);
+  app.add_flag("--rollouts", arguments.has_rollouts,
+               "records are answers that a policy has drawn, with their advantages")
+      ->needs(output)
+      ->excludes(preference);
   app.add_flag("--skip-bad-lines", arguments.options.skip_bad_lines,
                "count records that cannot be read, and go on")
       ->needs(output);
