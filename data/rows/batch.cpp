@@ -112,6 +112,13 @@ std::span<T> Row::part(std::vector<T>& values) const {
   return std::span(values).subspan(static_cast<size_t>(number_) * per_row, per_row);
 }
 
+int64_t Row::per_row(const std::string& name) const {
+  const auto found = batch_.inputs.find(name);
+  if (found == batch_.inputs.end()) return 0;
+  return std::visit([&](const auto& values) { return std::ssize(values) / batch_.shape.rows; },
+                    found->second);
+}
+
 std::span<int32_t> Row::operator[](const std::string& name) const {
   const auto found = batch_.inputs.find(name);
   if (found == batch_.inputs.end()) return {};

@@ -25,6 +25,10 @@ inline constexpr const char* kNextTokens = "next_tokens";
 // number of the block within which positions see each other both ways, or 0.
 inline constexpr const char *kPixelValues = "pixel_values", *kImagePlaces = "image_places",
                             *kBlocks = "blocks";
+// What a teacher says of each target's position, K of each: the most likely tokens, or -1 where it
+// says nothing, and their log-probabilities.
+inline constexpr const char *kTeacherTokens = "teacher_tokens",
+                            *kTeacherLogProbs = "teacher_log_probs";
 // What rollouts have of each target, floats [T] of a row: its advantage, and its log-probability by
 // the policy that drew it, and by a reference.
 inline constexpr const char *kAdvantages = "advantages", *kOldLogProbs = "old_log_probs",
@@ -114,6 +118,9 @@ class Row {
   int64_t number() const { return number_; }
   Answers answers() const { return answers_; }
   bool has(const std::string& name) const { return batch_.has(name); }
+
+  // How many values a row has of an input; 0 where the model does not read it.
+  int64_t per_row(const std::string& name) const;
 
   // The row's values of an input; none where the model does not read it. Throws InternalError where
   // they are not int32.

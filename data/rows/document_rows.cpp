@@ -119,10 +119,18 @@ std::vector<TokenSequence> DocumentRows::read_sequences(const UnitsOfRow& row) c
 // At a position stands what its target has.
 void DocumentRows::put_columns(const Row& into, int64_t at, const TokenSequence& sequence) const {
   for (const TokenColumn& column : file_->columns()) {
-    if (!into.has(column.name)) continue;
-    std::vector<float> values((sequence.tokens.size() - 1) * static_cast<size_t>(column.width));
-    file_->read_column(column.name, sequence.first_token + 1, values);
-    into.write(column.name, at * column.width, values);
+    const int64_t width = into.per_row(column.name) / options_.length;
+    const auto count = static_cast<size_t>((std::ssize(sequence.tokens) - 1) * width);
+    if (count == 0) continue;
+    if (column.element == TokenColumn::Element::int32) {
+      const std::span<int32_t> values =
+          into[column.name].subspan(static_cast<size_t>(at * width), count);
+      file_->read_column(column.name, sequence.first_token + 1, width, values);
+    } else {
+      std::vector<float> values(count);
+      file_->read_column(column.name, sequence.first_token + 1, width, std::span(values));
+      into.write(column.name, at * width, values);
+    }
   }
 }
 

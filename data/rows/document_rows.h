@@ -55,7 +55,8 @@ struct DocumentRowsOptions {
 // and a block is packed again for each row that is read, so memory hardly grows with the dataset.
 // Every unit is in one row.
 //
-// Where the file has TokenColumns, a row has also those of its targets that the batch has by name.
+// Where the file has TokenColumns, a row has also those of its targets that the batch has by name,
+// of each as many of the first values as the batch takes of a position.
 //
 // With images, a row has also kImagePlaces, kBlocks and kPixelValues, as far as its batch has them.
 // Images are opened and decoded when a row is read that has kPixelValues. A document with more

@@ -1,15 +1,8 @@
 #include "data/rows/image_table.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <cerrno>
 #include <cstring>
 
 #include "base/error.h"
-#include "base/partial_name.h"
-#include "base/printable.h"
 #include "data/files/content_hash.h"
 
 namespace longshore::data {
@@ -21,7 +14,6 @@ struct TableHeader {
 static_assert(sizeof(TableHeader) == 24);
 
 constexpr size_t kEntryBytes = 48, kEndBytes = sizeof(uint64_t);
-constexpr size_t kBufferBytes = size_t{1} << 20;
 constexpr uint64_t kMostNumber = uint64_t{1} << 62;
 
 uint64_t hash_of(const TableHeader& header) {
@@ -115,56 +107,24 @@ ImageReference ImageTable::operator[](int64_t image) const {
 
 void ImageTableWriter::add_document(std::span<const ImageReference> images) {
   for (const ImageReference& image : images) {
-    buffer_ += image.contents;
-    contents_bytes_ += image.contents.size();
+    contents_.append(std::as_bytes(std::span(image.contents)));
     entries_.push_back({.kind = static_cast<uint64_t>(image.kind),
                         .line_number = static_cast<uint64_t>(image.line_number),
                         .size = static_cast<uint64_t>(image.size),
                         .hash = image.hash,
-                        .end = contents_bytes_});
-    if (buffer_.size() >= kBufferBytes) flush();
+                        .end = static_cast<uint64_t>(contents_.bytes())});
   }
   document_ends_.push_back(entries_.size());
 }
 
-void ImageTableWriter::flush() {
-  auto fail = [&] {
-    const std::string reason = std::strerror(errno);
-    throw FileError(path_text(path_) + ": cannot write its images beside it: " + reason);
-  };
-  if (!file_.is_open()) {
-    PartialFile partial = make_partial_file(path_);
-    file_ = std::move(partial.descriptor);
-    reading_ = FileDescriptor(open(partial.path.c_str(), O_RDONLY | O_CLOEXEC));
-    if (!reading_.is_open()) fail();
-    unlink(partial.path.c_str());
-  }
-  for (std::string_view rest = buffer_; !rest.empty();) {
-    const ssize_t written = ::write(file_.number(), rest.data(), rest.size());
-    if (written < 0 && errno != EINTR) fail();
-    rest.remove_prefix(static_cast<size_t>(std::max<ssize_t>(written, 0)));
-  }
-  buffer_.clear();
-}
-
 void ImageTableWriter::write(const std::function<void(std::span<const std::byte>)>& append) {
-  TableHeader header{entries_.size(), contents_bytes_, 0};
+  TableHeader header{entries_.size(), static_cast<uint64_t>(contents_.bytes()), 0};
   header.hash = hash_of(header);
   append(std::as_bytes(std::span(&header, 1)));
   append(std::as_bytes(std::span(document_ends_)));
   static_assert(sizeof(Entry) == kEntryBytes);
   append(std::as_bytes(std::span(entries_)));
-  flush();
-  std::vector<std::byte> piece(kBufferBytes);
-  for (uint64_t at = 0; at < contents_bytes_;) {
-    const ssize_t read =
-        pread(reading_.number(), piece.data(), piece.size(), static_cast<off_t>(at));
-    if (read < 0 && errno == EINTR) continue;
-    if (read <= 0)
-      throw FileError(path_text(path_) + ": cannot read the images that were written beside it");
-    append(std::span(piece).first(static_cast<size_t>(read)));
-    at += static_cast<uint64_t>(read);
-  }
+  contents_.read(append);
 }
 
 }  // namespace longshore::data

@@ -24,7 +24,7 @@
 #include <string>
 #include <vector>
 
-#include "base/file_descriptor.h"
+#include "base/spool_file.h"
 #include "data/images/image_source.h"
 
 namespace longshore::data {
@@ -63,11 +63,11 @@ class ImageTable {
 };
 
 // Collects a table: takes 8 bytes of memory a document and 48 an image. What stands for images goes
-// to a file without a name in the folder of `path`, which is the token file's. Throws FileError
+// to a SpoolFile in the folder of `path`, which is the token file's. Throws FileError
 // where the file system refuses.
 class ImageTableWriter {
  public:
-  explicit ImageTableWriter(std::filesystem::path path) : path_(std::move(path)) {}
+  explicit ImageTableWriter(std::filesystem::path path) : contents_(std::move(path)) {}
 
   void add_document(std::span<const ImageReference> images);
 
@@ -83,14 +83,9 @@ class ImageTableWriter {
     uint64_t end;
   };
 
-  void flush();
-
-  std::filesystem::path path_;
-  FileDescriptor file_, reading_;  // the same file; open from the first flush on
   std::vector<uint64_t> document_ends_;
   std::vector<Entry> entries_;
-  uint64_t contents_bytes_ = 0;
-  std::string buffer_;  // of contents, not yet in the file
+  SpoolFile contents_;
 };
 
 }  // namespace longshore::data

@@ -12,7 +12,7 @@
 namespace longshore::data {
 namespace {
 
-constexpr size_t kNameBytes = 24, kValueBytes = sizeof(float), kPadding = 8;
+constexpr size_t kNameBytes = 24, kValueBytes = 4, kPadding = 8;
 constexpr uint64_t kMostColumns = 8;
 constexpr uint32_t kMostWidth = 1 << 16;
 
@@ -22,7 +22,9 @@ struct Entry {
 };
 static_assert(sizeof(Entry) == 32);
 
-[[noreturn]] void refuse(const std::string& what) { throw DataError("corrupt: " + what); }
+[[noreturn]] void refuse(const std::string& what) {
+  throw DataError("truncated or corrupt: " + what);
+}
 
 template <class T>
 T value_at(std::span<const std::byte> bytes, size_t at) {
@@ -44,10 +46,10 @@ TokenColumn column_of(const Entry& entry) {
     return (c >= 'a' && c <= 'z') || c == '_';
   });
   if (!is_name) refuse("a column is named " + in_quotes(name));
-  if (entry.width < 1 || entry.width > kMostWidth || entry.element != 0)
+  if (entry.width < 1 || entry.width > kMostWidth || entry.element > 1)
     refuse("column " + name + " has " + std::to_string(entry.width) + " values of kind " +
            std::to_string(entry.element));
-  return {name, entry.width};
+  return {name, entry.width, static_cast<TokenColumn::Element>(entry.element)};
 }
 
 }  // namespace
@@ -76,44 +78,60 @@ TokenColumns::TokenColumns(std::span<const std::byte> bytes, int64_t token_count
   bytes_ = at + round_up(of_all, kPadding);
 }
 
-void TokenColumns::read(std::string_view name, int64_t first, std::span<float> out) const {
+void TokenColumns::copy(std::string_view name, TokenColumn::Element element, int64_t first,
+                        int64_t width, std::span<std::byte> out) const {
   int64_t offset = 0;
   auto column = columns_.begin();
   for (; column != columns_.end() && column->name != name; ++column) offset += column->width;
-  const auto count = std::ssize(out);
-  if (column == columns_.end() || count % column->width != 0 || first < 0 ||
-      (first + count / column->width) * values_of_token_ * int64_t{kValueBytes} >
-          std::ssize(values_))
-    throw InternalError("column " + std::string(name) + " of " + std::to_string(count) +
-                        " values from token " + std::to_string(first) + " on");
-  const size_t bytes_of_width = static_cast<size_t>(column->width) * kValueBytes;
+  const int64_t each = width * int64_t{kValueBytes};
+  const int64_t tokens = width < 1 ? 0 : std::ssize(out) / each;
+  const bool is_there =
+      column != columns_.end() && column->element == element && width >= 1 &&
+      width <= column->width && tokens * each == std::ssize(out) && first >= 0 &&
+      (first + tokens) * values_of_token_ * int64_t{kValueBytes} <= std::ssize(values_);
+  if (!is_there)
+    throw InternalError("column " + std::string(name) + " of " + std::to_string(width) +
+                        " values, from token " + std::to_string(first) + " on");
   const std::byte* from =
       values_.data() + static_cast<size_t>(first * values_of_token_ + offset) * kValueBytes;
-  for (float* to = out.data(); to != out.data() + count; to += column->width) {
-    std::memcpy(to, from, bytes_of_width);
+  for (int64_t token = 0; token < tokens; ++token) {
+    std::memcpy(out.data() + token * each, from, static_cast<size_t>(each));
     from += static_cast<size_t>(values_of_token_) * kValueBytes;
   }
 }
 
-TokenColumnsWriter::TokenColumnsWriter(std::vector<TokenColumn> columns)
-    : columns_(std::move(columns)), values_of_token_(widths(columns_)) {
+void TokenColumns::read(std::string_view name, int64_t first, int64_t width,
+                        std::span<float> out) const {
+  copy(name, TokenColumn::Element::float32, first, width, std::as_writable_bytes(out));
+}
+
+void TokenColumns::read(std::string_view name, int64_t first, int64_t width,
+                        std::span<int32_t> out) const {
+  copy(name, TokenColumn::Element::int32, first, width, std::as_writable_bytes(out));
+}
+
+TokenColumnsWriter::TokenColumnsWriter(std::filesystem::path path, std::vector<TokenColumn> columns)
+    : columns_(std::move(columns)),
+      values_(std::move(path)),
+      bytes_of_token_(widths(columns_) * int64_t{kValueBytes}) {
   for (const TokenColumn& column : columns_)
     if (column.name.size() > kNameBytes) throw InternalError("column " + column.name);
 }
 
-void TokenColumnsWriter::write(
-    const std::function<void(std::span<const std::byte>)>& append) const {
+void TokenColumnsWriter::write(const std::function<void(std::span<const std::byte>)>& append) {
   if (!has_any()) return;
   const uint64_t count = columns_.size();
   append(std::as_bytes(std::span(&count, 1)));
   for (const TokenColumn& column : columns_) {
-    Entry entry{.name = {}, .width = static_cast<uint32_t>(column.width), .element = 0};
+    Entry entry{.name = {},
+                .width = static_cast<uint32_t>(column.width),
+                .element = static_cast<uint32_t>(column.element)};
     std::ranges::copy(column.name, entry.name.begin());
     append(std::as_bytes(std::span(&entry, 1)));
   }
-  append(std::as_bytes(std::span(values_)));
-  const size_t bytes = values_.size() * kValueBytes;
-  append(std::vector<std::byte>(round_up(bytes, kPadding) - bytes));
+  values_.read(append);
+  const int64_t bytes = values_.bytes();
+  append(std::vector<std::byte>(static_cast<size_t>(round_up(bytes, int64_t{kPadding}) - bytes)));
 }
 
 }  // namespace longshore::data

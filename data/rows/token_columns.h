@@ -3,23 +3,29 @@
 //   0   uint64   number of columns, 1 to 8
 //
 // then for each column 24 bytes of name, padded with zeros, a uint32 number of values of a token
-// and a uint32 0, which says that they are float32; for each token its values, column by column;
-// and zeros up to a multiple of 8 bytes.
+// and a uint32 that says what they are, 0 float32 or 1 int32; for each token its values, column by
+// column; and zeros up to a multiple of 8 bytes.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/spool_file.h"
+
 namespace longshore::data {
 
 struct TokenColumn {
+  enum class Element : uint8_t { float32, int32 };
+
   std::string name;
   int64_t width = 1;  // values of a token
+  Element element = Element::float32;
 
   bool operator==(const TokenColumn&) const = default;
 };
@@ -34,37 +40,40 @@ class TokenColumns {
   const std::vector<TokenColumn>& all() const { return columns_; }
   size_t bytes() const { return bytes_; }  // that they take
 
-  // Of the tokens from `first` on, as many as `out` has room for. Throws InternalError for a column
-  // or tokens that are not there.
-  void read(std::string_view name, int64_t first, std::span<float> out) const;
+  // Of the tokens from `first` on, the first `width` values of each, as many as `out` has room for.
+  // Throws InternalError for a column or tokens that are not there.
+  void read(std::string_view name, int64_t first, int64_t width, std::span<float> out) const;
+  void read(std::string_view name, int64_t first, int64_t width, std::span<int32_t> out) const;
 
  private:
+  void copy(std::string_view name, TokenColumn::Element element, int64_t first, int64_t width,
+            std::span<std::byte> out) const;
+
   std::vector<TokenColumn> columns_;
   std::span<const std::byte> values_;
   int64_t values_of_token_ = 0;
   size_t bytes_ = 0;
 };
 
-// Collects them, in memory.
+// Collects them, in a SpoolFile in the folder of `path`, which is the token file's. Throws
+// FileError where the file system refuses.
 class TokenColumnsWriter {
  public:
   // Names of at most 24 bytes; none: nothing is written.
-  explicit TokenColumnsWriter(std::vector<TokenColumn> columns);
+  TokenColumnsWriter(std::filesystem::path path, std::vector<TokenColumn> columns);
 
   // The values of tokens, one after the other, each with those of all columns.
-  void append(std::span<const float> values) {
-    values_.insert(values_.end(), values.begin(), values.end());
-  }
-  int64_t values_of_token() const { return values_of_token_; }
+  void append(std::span<const std::byte> values) { values_.append(values); }
+  int64_t bytes_of_token() const { return bytes_of_token_; }
   bool has_any() const { return !columns_.empty(); }
 
   // Hands their bytes over piece by piece.
-  void write(const std::function<void(std::span<const std::byte>)>& append) const;
+  void write(const std::function<void(std::span<const std::byte>)>& append);
 
  private:
   std::vector<TokenColumn> columns_;
-  std::vector<float> values_;
-  int64_t values_of_token_ = 0;
+  SpoolFile values_;
+  int64_t bytes_of_token_ = 0;
 };
 
 }  // namespace longshore::data

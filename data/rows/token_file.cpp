@@ -233,13 +233,14 @@ const std::vector<TokenColumn>& TokenFile::columns() const {
   return columns_ ? columns_->all() : kNone;
 }
 
-bool TokenFile::has_column(std::string_view name) const {
-  return std::ranges::find(columns(), name, &TokenColumn::name) != columns().end();
+const TokenColumn* TokenFile::column(std::string_view name) const {
+  const auto found = std::ranges::find(columns(), name, &TokenColumn::name);
+  return found == columns().end() ? nullptr : &*found;
 }
 
-void TokenFile::read_column(std::string_view name, int64_t first, std::span<float> out) const {
+const TokenColumns& TokenFile::required_columns(std::string_view name) const {
   if (!columns_) throw InternalError(path_text(path_) + ": no column " + std::string(name));
-  columns_->read(name, first, out);
+  return *columns_;
 }
 
 bool TokenFile::has_pairs() const { return version_ == kVersionWithPairs; }
@@ -348,8 +349,8 @@ TokenFileWriter::TokenFileWriter(std::filesystem::path path, int32_t vocab_size,
       loss_mask_(loss_mask),
       pairing_(pairing),
       bytes_per_token_(vocab_size <= two_byte_vocabulary(loss_mask) ? 2 : 4),
-      images_(std::move(path)),
-      columns_(std::move(columns)) {
+      images_(path),
+      columns_(std::move(path), std::move(columns)) {
   if (pairing_ == Pairing::present && loss_mask_ == LossMask::absent)
     throw InternalError(path_text(file_.path()) + ": pairs without marks");
   if (pairing_ == Pairing::present && columns_.has_any())
@@ -360,7 +361,7 @@ TokenFileWriter::TokenFileWriter(std::filesystem::path path, int32_t vocab_size,
 
 void TokenFileWriter::append(std::span<const int32_t> tokens, std::span<const uint8_t> carries_loss,
                              std::span<const ImageReference> images,
-                             std::span<const float> beside) {
+                             std::span<const std::byte> beside) {
   auto refuse = [&](const std::string& what) {
     throw InternalError(path_text(file_.path()) + ": " + what);
   };
@@ -381,8 +382,8 @@ void TokenFileWriter::append(std::span<const int32_t> tokens, std::span<const ui
   append_content(buffer_);
   token_count_ += static_cast<int64_t>(tokens.size());
   document_ends_.push_back(static_cast<uint64_t>(token_count_));
-  if (std::ssize(beside) != std::ssize(tokens) * columns_.values_of_token())
-    refuse(std::to_string(beside.size()) + " values beside " + std::to_string(tokens.size()) +
+  if (std::ssize(beside) != std::ssize(tokens) * columns_.bytes_of_token())
+    refuse(std::to_string(beside.size()) + " bytes beside " + std::to_string(tokens.size()) +
            " tokens");
   columns_.append(beside);
   images_.add_document(images);

@@ -89,9 +89,13 @@ class TokenFile {
 
   // What stands beside each token; none before version 7.
   const std::vector<TokenColumn>& columns() const;
-  bool has_column(std::string_view name) const;
+  const TokenColumn* column(std::string_view name) const;  // null where there is none
+  bool has_column(std::string_view name) const { return column(name) != nullptr; }
   // Of the tokens from `first` on: see TokenColumns.
-  void read_column(std::string_view name, int64_t first, std::span<float> out) const;
+  template <class T>
+  void read_column(std::string_view name, int64_t first, int64_t width, std::span<T> out) const {
+    required_columns(name).read(name, first, width, out);
+  }
 
   // The tokens of a document; needs has_documents().
   Range document(int64_t index) const;
@@ -119,6 +123,7 @@ class TokenFile {
  private:
   const std::byte* tokens_from(int64_t first, size_t count) const;
   uint64_t document_end(int64_t index) const;
+  const TokenColumns& required_columns(std::string_view name) const;
 
   std::filesystem::path path_;
   FileMapping mapping_;
@@ -141,7 +146,7 @@ bool begins_as_token_file(const std::filesystem::path& path);
 
 // Writes a token file: any number of appends, then finish(). Without finish() nothing is left
 // behind. Throws FileError where the file system refuses. Takes 8 bytes of memory a document, and
-// what an ImageTableWriter and a TokenColumnsWriter take.
+// what an ImageTableWriter takes.
 class TokenFileWriter {
  public:
   // Pairs have a loss mask.
@@ -152,9 +157,9 @@ class TokenFileWriter {
   // A document. `carries_loss` has 1 or 0 for each token, or nothing: all do. Tokens outside the
   // vocabulary, an empty document and a 0 in a file without marks are InternalErrors: they come
   // from the tokenizer.
-  // `beside` has the values of all columns of each token, token by token.
+  // `beside` has the values of all columns of each token, token by token, 4 bytes each.
   void append(std::span<const int32_t> tokens, std::span<const uint8_t> carries_loss = {},
-              std::span<const ImageReference> images = {}, std::span<const float> beside = {});
+              std::span<const ImageReference> images = {}, std::span<const std::byte> beside = {});
 
   // Puts the file under its name, for good: contents and name are synced to the disk. An odd number
   // of documents of pairs is an InternalError.

@@ -136,9 +136,10 @@ const LayoutColumns& preference_layout_of(const RecordColumns& record) {
 
 const LayoutColumns& rollout_layout_of(const RecordColumns& record) {
   for (const LayoutColumns& layout : rollout_layouts())
-    if (record.has_all(layout.names)) return layout;
-  for (const LayoutColumns& layout : rollout_layouts())
-    if (record.has(layout.names[0])) expect_columns(layout.names, record);
+    if (record.has(layout.names[0]) || record.has(layout.names[1])) {
+      expect_columns(layout.names, record);
+      return layout;
+    }
   if (record.found().empty()) record.refuse(kRolloutForms);
   throw DataError("expected rollouts: " + std::string(kRolloutForms) + "; found " + record.found() +
                   "; nearest: objective: sft (tokenize: no --rollouts)");
@@ -379,13 +380,11 @@ Example labelled(const std::vector<std::string>& names, RecordColumns& record) {
 RolloutValues rollout_values(const std::string& advantages, RecordColumns& record) {
   const ordered_json one_or_more = record.take(advantages);
   RolloutValues values;
-  values.advantages = one_or_more.is_array()
-                          ? read_values(one_or_more, advantages)
-                          : read_values(ordered_json::array({one_or_more}), advantages);
+  values.advantages = read_advantages(one_or_more, advantages);
   if (record.has(kOldLogProbs))
-    values.old_log_probs = read_values(record.take(kOldLogProbs), kOldLogProbs);
+    values.old_log_probs = read_log_probs(record[kOldLogProbs], kOldLogProbs);
   if (record.has(kReferenceLogProbs))
-    values.reference_log_probs = read_values(record.take(kReferenceLogProbs), kReferenceLogProbs);
+    values.reference_log_probs = read_log_probs(record[kReferenceLogProbs], kReferenceLogProbs);
   return values;
 }
 
@@ -409,6 +408,10 @@ Example drawn_tokens(const std::vector<std::string>& names, RecordColumns& recor
 }
 
 Example drawn_text(const std::vector<std::string>& names, RecordColumns& record) {
+  if (record.has(kCompletionMask))
+    throw DataError(kCompletionMask +
+                    std::string(": found beside text, expected it beside prompt_ids and "
+                                "completion_ids alone"));
   RolloutValues values = rollout_values(names[2], record);
   Example answer = pair({names[0], names[1]}, record);
   if (auto* completion = std::get_if<CompletionExample>(&answer))
@@ -505,7 +508,8 @@ ReadExample read_example(std::string_view text, const ExampleOptions& options) {
   std::vector<std::string> names = layout.names, beside;
   if (const auto* rollout = std::get_if<RolloutExample>(&example)) {
     beside = names_beside_tokens(rollout->values);
-    if (!rollout->values.reference_log_probs.empty()) names.push_back(kReferenceLogProbs);
+    for (const char* name : {kOldLogProbs, kReferenceLogProbs, kCompletionMask})
+      if (record->has(name)) names.push_back(name);
   }
   return {form_of(std::move(names)), takes_template, std::move(beside), std::move(example)};
 }

@@ -17,10 +17,21 @@ std::string place(const std::string& name, size_t i) {
   return name + "[" + std::to_string(i) + "]";
 }
 
+// What a cell of a table of text stands for, if it is JSON.
+ordered_json of_cell(const ordered_json& value) {
+  if (!value.is_string()) return value;
+  try {
+    return ordered_json_tree(value.get_ref<const std::string&>());
+  } catch (const DataError&) {
+    return value;
+  }
+}
+
 // What `read` makes of each entry of a list.
 template <class T, class Read>
-std::vector<T> read_list(const ordered_json& value, const std::string& name,
+std::vector<T> read_list(const ordered_json& cell, const std::string& name,
                          const std::string& entries, Read read) {
+  const ordered_json value = of_cell(cell);
   if (!value.is_array())
     throw DataError(name + ": expected a list of " + entries + ", found " + kind_of(value));
   std::vector<T> list;
@@ -39,17 +50,16 @@ float read_number(const ordered_json& value, const std::string& name) {
 }  // namespace
 
 std::vector<int32_t> read_token_ids(const ordered_json& value, const std::string& name) {
-  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
-  return read_list<int32_t>(
-      value, name, "token ids", [&](const ordered_json& one, const std::string& where) {
-        const bool is_id = one.is_number_integer() &&
-                           (!one.is_number_unsigned() || one.get<uint64_t>() <= uint64_t{kMost}) &&
-                           one.get<int64_t>() >= 0;
-        if (!is_id)
-          throw DataError(where + ": expected a token id, found " +
-                          (one.is_number() ? one.dump() : kind_of(one)));
-        return static_cast<int32_t>(one.get<int64_t>());
-      });
+  constexpr double kMost = std::numeric_limits<int32_t>::max();
+  return read_list<int32_t>(value, name, "token ids",
+                            [&](const ordered_json& one, const std::string& where) {
+                              // Tables with nulls have floating-point numbers for integers.
+                              const double id = one.is_number() ? one.get<double>() : -1;
+                              if (!(id >= 0 && id <= kMost && id == std::floor(id)))
+                                throw DataError(where + ": expected a token id, found " +
+                                                (one.is_number() ? one.dump() : kind_of(one)));
+                              return static_cast<int32_t>(id);
+                            });
 }
 
 std::vector<uint8_t> read_mask(const ordered_json& value, const std::string& name) {
@@ -64,6 +74,23 @@ std::vector<uint8_t> read_mask(const ordered_json& value, const std::string& nam
 
 std::vector<float> read_values(const ordered_json& value, const std::string& name) {
   return read_list<float>(value, name, "numbers", read_number);
+}
+
+std::vector<float> read_advantages(const ordered_json& cell, const std::string& name) {
+  const ordered_json value = of_cell(cell);
+  if (value.is_array()) return read_values(value, name);
+  return {read_number(value, name)};
+}
+
+std::vector<float> read_log_probs(const ordered_json& value, const std::string& name) {
+  // Less than any that a model gives; sums of such are finite.
+  constexpr float kLeast = -1e4, kMost = 1e-3;
+  std::vector<float> values = read_values(value, name);
+  for (size_t i = 0; i < values.size(); ++i)
+    if (values[i] < kLeast || values[i] > kMost)
+      throw DataError(place(name, i) + ": found " + of_cell(value)[i].dump() +
+                      ", expected a log-probability, at most 0");
+  return values;
 }
 
 std::vector<float> beside_tokens(const RolloutValues& values, std::span<const int64_t> places,

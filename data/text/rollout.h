@@ -23,10 +23,14 @@ struct DrawnTokens {
 };
 
 // All throw a DataError, without file and line, that begins with `name`: on anything but a list of
-// such numbers, or of advantages one number.
+// such numbers. Tables of text have them as JSON.
 std::vector<int32_t> read_token_ids(const nlohmann::ordered_json& value, const std::string& name);
 std::vector<uint8_t> read_mask(const nlohmann::ordered_json& value, const std::string& name);
 std::vector<float> read_values(const nlohmann::ordered_json& value, const std::string& name);
+// The same, where one number is a list of one.
+std::vector<float> read_advantages(const nlohmann::ordered_json& value, const std::string& name);
+// The same, where each is a log-probability: at most 0, but for rounding.
+std::vector<float> read_log_probs(const nlohmann::ordered_json& value, const std::string& name);
 
 // Those of a document's tokens, each with its advantage, the drawing policy's log-probability, NaN
 // where there is none, and if there is one the reference's: of the tokens at `places` in turn;

@@ -48,7 +48,8 @@ class OrderedEncoder {
     const EncodedTexts encoded = at_work_.front().get();
     at_work_.pop_front();
     for (const Document& document : encoded.documents)
-      writer_.append(document.tokens, document.carries_loss, document.images, document.beside);
+      writer_.append(document.tokens, document.carries_loss, document.images,
+                     std::as_bytes(std::span(document.beside)));
     skipped_lines_ += encoded.skipped_lines;
     with_own_bos_eos_ += encoded.with_own_bos_eos;
     rewritten_ += encoded.rewritten;

@@ -23,6 +23,7 @@
 #include "models/ops/clamped_swiglu.h"
 #include "models/ops/columns.h"
 #include "models/ops/constant.h"
+#include "models/ops/distillation_loss.h"
 #include "models/ops/dora/dora.h"
 #include "models/ops/dropout/dropout.h"
 #include "models/ops/embedding/embedding.h"
@@ -41,8 +42,10 @@
 #include "models/ops/scale.h"
 #include "models/ops/sequence_log_probs.h"
 #include "models/ops/soft_cap.h"
+#include "models/ops/sum.h"
 #include "models/ops/swiglu.h"
 #include "models/ops/token_rows/token_rows.h"
+#include "models/ops/top_log_probs.h"
 #include "models/ops/weigh_rows.h"
 
 namespace longshore::models {
@@ -693,6 +696,12 @@ class HeadProduct {
     return c_.logits_cap > 0 ? soft_cap(y, c_.logits_cap) : y;
   }
 
+  TopLogProbs top_log_probs(int64_t count) const {
+    const TopLogProbsOptions options{.count = count, .soft_cap = c_.logits_cap};
+    return of_a_ ? models::top_log_probs(*of_a_, b_, options, FrozenLogits{x_, w_})
+                 : models::top_log_probs(x_, w_, options);
+  }
+
   Var loss(Var targets, Reduction reduction = Reduction::sum) const {
     const LinearCrossEntropyOptions options{.soft_cap = c_.logits_cap, .reduction = reduction};
     return of_a_ ? linear_cross_entropy(*of_a_, b_, targets, options, FrozenLogits{x_, w_})
@@ -749,6 +758,23 @@ void add_policy_gradient_loss(const DecoderConfig& c, const PolicyGradientOption
   t.output(scaled(losses, -1), OutputRole::log_probs);
 }
 
+void add_distillation_loss(const DecoderConfig& c, const DistillationObjective& distillation,
+                           const HeadProduct& product, Var targets) {
+  Trace& t = *targets.trace;
+  const Shape shape{c.batch, c.length, distillation.top_k};
+  Var tokens = t.batch(kTeacherTokens, {shape, Dtype::int32}, {.value = kIgnoredTarget});
+  Var losses = product.loss(tokens, Reduction::none);
+  Var divergence = distillation_loss({.losses = losses,
+                                      .teacher_log_probs = t.batch(kTeacherLogProbs, losses.type()),
+                                      .tokens = tokens,
+                                      .targets = targets},
+                                     distillation.loss);
+  Var loss = scaled(divergence, distillation.weight);
+  if (distillation.weight < 1)
+    loss = add(loss, scaled(sum(product.loss(targets, Reduction::none)), 1 - distillation.weight));
+  t.output(loss, OutputRole::loss);
+}
+
 Program head(const DecoderConfig& c, const HeadOptions& options) {
   Trace t("head");
   Var x = t.input("decoder_output", {{c.batch, c.length, c.width}, c.dtype});  // [B,T,C]
@@ -758,6 +784,12 @@ Program head(const DecoderConfig& c, const HeadOptions& options) {
   if (options.head == Head::logits) {
     Var rows = t.batch("rows", {{options.rows}, Dtype::int32});     // [N]
     t.output(HeadProduct(c, normed(take_rows(x, rows))).logits());  // [N,V]
+    return t.finish();
+  }
+  if (options.head == Head::top_log_probs) {
+    const TopLogProbs top = HeadProduct(c, normed(x)).top_log_probs(options.top_k);
+    t.output(top.tokens);     // [B,T,K]
+    t.output(top.log_probs);  // [B,T,K]
     return t.finish();
   }
   Var targets =
@@ -778,6 +810,8 @@ Program head(const DecoderConfig& c, const HeadOptions& options) {
     add_preference_loss(c, *options.preference, product, targets);
   else if (options.policy_gradient)
     add_policy_gradient_loss(c, *options.policy_gradient, product, targets);
+  else if (options.distillation)
+    add_distillation_loss(c, *options.distillation, product, targets);
   else
     t.output(product.loss(targets), OutputRole::loss);
   return t.finish();

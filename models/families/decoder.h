@@ -10,6 +10,7 @@
 
 #include "models/families/decoder_config.h"
 #include "models/ir/model.h"
+#include "models/ops/distillation_loss.h"
 #include "models/ops/policy_gradient_loss.h"
 #include "models/ops/preference_loss.h"
 
@@ -20,6 +21,8 @@ enum class Head {
   loss,  // batch `targets` i32 [B,T] -> sum of token losses, or a preference's
   // batch `targets`, `segments` -> log-probabilities of sequences [B,T], of OutputRole::log_probs
   log_probs,
+  // the K tokens that are most likely to come next i32 [B,T,K], and their log-probabilities [B,T,K]
+  top_log_probs,
   logits,  // batch `rows` i32 [N] -> logits [N,V] of chosen positions, in `dtype`
   // batch `targets` -> final norm [B,T,C] and logits [B,T,V], in `dtype`; with images their rows
   // [N,R,C] and what the tower gives [N,P,E]; the loss
@@ -45,13 +48,28 @@ struct PreferenceObjective {
 // its log-probability by the policy that drew it; and kReferenceLogProbs, here also of each target.
 inline constexpr const char *kAdvantages = "advantages", *kOldLogProbs = "old_log_probs";
 
+// The batch inputs of distillation: at each position the K most likely tokens by a teacher, i32
+// [B,T,K], or -1 where it says nothing, and their log-probabilities, f32 [B,T,K].
+inline constexpr const char *kTeacherTokens = "teacher_tokens",
+                            *kTeacherLogProbs = "teacher_log_probs";
+
+// What is learnt from a teacher: weight times the divergence from what it says, and 1 - weight
+// times the cross-entropy of the text.
+struct DistillationObjective {
+  DistillationOptions loss;
+  int64_t top_k = 1;  // K
+  double weight = 1;  // 0 to 1
+};
+
 struct HeadOptions {
   Head head = Head::loss;
   // Of Head::loss, one of them or none. Policy gradients also leave the targets' log-probabilities,
   // of OutputRole::log_probs.
   std::optional<PreferenceObjective> preference = {};
   std::optional<PolicyGradientOptions> policy_gradient = {};
-  int64_t rows = 1;  // N, for logits
+  std::optional<DistillationObjective> distillation = {};
+  int64_t rows = 1;   // N, for logits
+  int64_t top_k = 1;  // K, for top_log_probs
 };
 
 // Batch inputs: `tokens` i32 [B,T], `positions` i32 [B,T], `segments` where there are, and the

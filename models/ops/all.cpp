@@ -10,6 +10,7 @@
 #include "models/ops/columns.h"
 #include "models/ops/constant.h"
 #include "models/ops/dequantize/dequantize.h"
+#include "models/ops/distillation_loss.h"
 #include "models/ops/dora/dora.h"
 #include "models/ops/dropout/dropout.h"
 #include "models/ops/embedding/embedding.h"
@@ -39,6 +40,7 @@
 #include "models/ops/sum.h"
 #include "models/ops/swiglu.h"
 #include "models/ops/token_rows/token_rows.h"
+#include "models/ops/top_log_probs.h"
 #include "models/ops/update/adamw.h"
 #include "models/ops/update/lion.h"
 #include "models/ops/update/sgd.h"
@@ -76,6 +78,8 @@ std::span<const Op* const> all_ops() {
       &combine_tokens_grad_op,
       &constant_op,
       &dequantize_op,
+      &distillation_loss_op,
+      &distillation_loss_grad_op,
       &dropout_op,
       &embedding_op,
       &embedding_grad_op,
@@ -143,6 +147,7 @@ std::span<const Op* const> all_ops() {
       &take_rows_op,
       &token_rows_op,
       &token_rows_grad_op,
+      &top_log_probs_op,
       &weigh_rows_op,
       &weigh_rows_grad_op,
   };

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <filesystem>
 
@@ -36,7 +37,8 @@ TEST(Rollout, HasTheTokensThatWereDrawn) {
   const ReadExample drawn = read(
       R"({"prompt_ids": [5, 6], "completion_ids": [7, 8, 9], "advantages": -0.5,
           "old_log_probs": [-1, -2.5, 0], "completion_mask": [1, 0, true], "other": "x"})");
-  EXPECT_EQ(drawn.form, "prompt_ids, completion_ids and advantages");
+  EXPECT_EQ(drawn.form,
+            "prompt_ids, completion_ids, advantages, old_log_probs and completion_mask");
   EXPECT_FALSE(drawn.takes_template);
   EXPECT_THAT(drawn.beside, ElementsAre("advantages", "old_log_probs"));
   const std::vector<Document> documents = encode(drawn.example, tokenizer);
@@ -85,8 +87,8 @@ TEST(Rollout, SaysWhatDoesNotSuit) {
               HasSubstr("old_log_probs: found 1 number, expected 2"));
   EXPECT_THAT(refusal(ids + R"("advantages": 1, "old_log_probs": [-1, 1e39]})"),
               HasSubstr("old_log_probs[1]: found 1e+39, expected a number that is less large"));
-  EXPECT_EQ(refusal(ids + R"("advantages": "1"})"),
-            "advantages[0]: expected a number, found a string");
+  EXPECT_EQ(refusal(ids + R"("advantages": "one"})"),
+            "advantages: expected a number, found a string");
   EXPECT_THAT(refusal(ids + R"("advantages": 1, "completion_mask": [1, 2]})"),
               HasSubstr("completion_mask[1]: expected 0 or 1, found 2"));
   EXPECT_THAT(
@@ -104,6 +106,13 @@ TEST(Rollout, SaysWhatDoesNotSuit) {
                 HasSubstr("prompt_ids[1]: expected a token id, found "))
         << id;
   EXPECT_THAT(refusal(ids + R"("x": 1})"), HasSubstr("found no \"advantages\""));
+  EXPECT_THAT(refusal(R"({"completion_ids": [7], "advantages": 1})"),
+              HasSubstr("found no \"prompt_ids\""));
+  EXPECT_THAT(refusal(ids + R"("advantages": 1, "old_log_probs": [-1, 5]})"),
+              HasSubstr("old_log_probs[1]: found 5, expected a log-probability, at most 0"));
+  EXPECT_THAT(refusal(R"({"prompt": "a", "completion": " b", "advantages": 1,
+                          "completion_mask": [1]})"),
+              HasSubstr("completion_mask: found beside text, expected it beside prompt_ids"));
   EXPECT_THAT(refusal(R"({"prompt": "a", "completion": " b", "advantages": 1,
                           "old_log_probs": [-1, -1, -1, -1, -1, -1]})"),
               HasSubstr("old_log_probs: found 6 numbers, expected "));
@@ -129,7 +138,7 @@ TEST(Rollout, StandsInARowWithWhatIsBesideIt) {
   EXPECT_EQ(file->columns(),
             (std::vector{TokenColumn{"advantages"}, TokenColumn{"old_log_probs"}}));
   std::vector<float> values(2);
-  file->read_column("advantages", 4 + 2, values);
+  file->read_column("advantages", 4 + 2, 1, std::span(values));
   EXPECT_THAT(values, ElementsAre(1, -1));
 
   // Both answers to a prompt are held out together.
@@ -162,6 +171,23 @@ TEST(Rollout, StandsInARowWithWhatIsBesideIt) {
   EXPECT_EQ(trained, 12);
 }
 
+TEST(Rollout, StandsInCellsOfTablesAsJson) {
+  TemporaryFolder folder;
+  const Tokenizer tokenizer(kTokenizer);
+  const std::vector<std::filesystem::path> inputs{
+      folder.write("a.csv",
+                   "prompt_ids,completion_ids,advantages,old_log_probs\n"
+                   "\"[5, 6.0]\",\"[7, 8]\",0.5,\"[-1, -2]\"\n")};
+  tokenize_files(tokenizer, inputs, folder / "a.tokens", {.kind = ExampleKind::rollout});
+  const TokenFile file(folder / "a.tokens");
+  std::vector<int32_t> tokens(4);
+  std::vector<float> values(4);
+  file.read(0, tokens);
+  file.read_column("advantages", 0, 1, std::span(values));
+  EXPECT_THAT(tokens, ElementsAre(5, 6, 7, 8));
+  EXPECT_THAT(values, ElementsAre(0, 0, 0.5, 0.5));
+}
+
 TEST(Rollout, FilesHaveTheSameBesideTheirTokens) {
   TemporaryFolder folder;
   const Tokenizer tokenizer(kTokenizer);
@@ -181,22 +207,36 @@ TEST(TokenColumns, AreFoundWhereTheyCannotBe) {
   TemporaryFolder folder;
   {
     TokenFileWriter writer(folder / "a.tokens", 1000, 0, LossMask::present, Pairing::absent,
-                           {{"a", 1}, {"wide", 2}});
-    writer.append(std::vector<int32_t>{5, 6, 7}, {}, {},
-                  std::vector<float>{1, 2, 3, 4, 5, 6, 7, 8, 9});
-    writer.append(std::vector<int32_t>{8, 9}, {}, {}, std::vector<float>{-1, -2, -3, -4, -5, -6});
+                           {{"a", 1}, {"wide", 2}, {"ids", 1, TokenColumn::Element::int32}});
+    const auto append = [&](const std::vector<int32_t>& tokens, float first) {
+      std::vector<float> beside;
+      for (const int32_t token : tokens) {
+        beside.insert(beside.end(), {first, first + 1, first + 2, std::bit_cast<float>(token)});
+        first += 3;
+      }
+      writer.append(tokens, {}, {}, std::as_bytes(std::span(beside)));
+    };
+    append({5, 6, 7}, 1);
+    append({8, 9}, -6);
     writer.finish();
   }
   const std::string whole = read_file(folder / "a.tokens");
   EXPECT_EQ(whole[8], 7);
   const TokenFile file(folder / "a.tokens");
   std::vector<float> wide(4), narrow(5);
-  file.read_column("wide", 2, wide);
-  EXPECT_THAT(wide, ElementsAre(8, 9, -2, -3));
-  file.read_column("a", 0, narrow);
-  EXPECT_THAT(narrow, ElementsAre(1, 4, 7, -1, -4));
-  EXPECT_THROW(file.read_column("b", 0, narrow), InternalError);
-  EXPECT_THROW(file.read_column("a", 1, narrow), InternalError);
+  std::vector<int32_t> ids(5);
+  file.read_column("wide", 2, 2, std::span(wide));
+  EXPECT_THAT(wide, ElementsAre(8, 9, -5, -4));
+  file.read_column("a", 0, 1, std::span(narrow));
+  EXPECT_THAT(narrow, ElementsAre(1, 4, 7, -6, -3));
+  file.read_column("wide", 0, 1, std::span(narrow));
+  EXPECT_THAT(narrow, ElementsAre(2, 5, 8, -5, -2));
+  file.read_column("ids", 0, 1, std::span(ids));
+  EXPECT_THAT(ids, ElementsAre(5, 6, 7, 8, 9));
+  EXPECT_THROW(file.read_column("b", 0, 1, std::span(narrow)), InternalError);
+  EXPECT_THROW(file.read_column("ids", 0, 1, std::span(narrow)), InternalError);
+  EXPECT_THROW(file.read_column("a", 1, 1, std::span(narrow)), InternalError);
+  EXPECT_THROW(file.read_column("a", 0, 2, std::span(wide)), InternalError);
   for (size_t bytes = 0; bytes < whole.size(); ++bytes)
     EXPECT_THROW(TokenFile(folder.write("b.tokens", whole.substr(0, bytes))), DataError);
   EXPECT_THROW(TokenFile(folder.write("b.tokens", whole + '\0')), DataError);
@@ -207,12 +247,12 @@ TEST(TokenColumns, AreFoundWhereTheyCannotBe) {
     bytes[kColumns + at] = value;
     return message_of<DataError>([&] { TokenFile(folder.write("b.tokens", bytes)); });
   };
-  EXPECT_THAT(changed(0, 9), HasSubstr("corrupt: 9 columns, expected 1 to 8"));
+  EXPECT_THAT(changed(0, 9), HasSubstr("truncated or corrupt: 9 columns, expected 1 to 8"));
   EXPECT_THAT(changed(0, 0), HasSubstr("corrupt: 0 columns"));
   EXPECT_THAT(changed(8, '!'), HasSubstr("corrupt: a column is named \"!\""));
   EXPECT_THAT(changed(8 + 24 + 1, 1), HasSubstr("columns of 5 tokens, more than the file"));
   EXPECT_THAT(changed(8 + 24 + 3, 1), HasSubstr("corrupt: column a has "));
-  EXPECT_THAT(changed(8 + 28, 1), HasSubstr("corrupt: column a has 1 values of kind 1"));
+  EXPECT_THAT(changed(8 + 28, 2), HasSubstr("corrupt: column a has 1 values of kind 2"));
 }
 
 }  // namespace

@@ -108,6 +108,7 @@ Manifest read(const json& json) {
                                  .rows = integer(shard, "rows"),
                                  .identity = shard.at("identity")});
   if (json.contains("clipping_norm")) manifest.clipping_norm = json.at("clipping_norm");
+  if (json.contains("reference")) manifest.reference = json.at("reference");
   if (json.contains("best")) manifest.best = read_best(json.at("best"));
   for (const auto& file : json.at("files"))
     manifest.files.push_back(
@@ -131,6 +132,7 @@ std::string manifest_text(const Manifest& manifest) {
                     {"frozen_weights", manifest.frozen_weights},
                     {"config", manifest.config},
                     {"files", files}};
+  if (!manifest.reference.empty()) json["reference"] = manifest.reference;
   if (manifest.clipping_norm) json["clipping_norm"] = *manifest.clipping_norm;
   if (const std::optional<BestSoFar>& best = manifest.best)
     json["best"] = {{"metric", best->metric},

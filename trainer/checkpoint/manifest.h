@@ -34,6 +34,7 @@ struct Manifest {
   std::vector<std::string> data;              // TrainingData::identity
   std::vector<data::ShardRecord> shards;      // shard_records(), of some of that
   std::string frozen_weights;                 // see frozen_weights_hash()
+  std::string reference = {};                 // ReferenceValues::origin(), where there are any
   std::map<std::string, std::string> config;  // all keys, with values as config.yml has them
   std::vector<SavedFile> files;
 

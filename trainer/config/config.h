@@ -56,9 +56,10 @@ enum class OptimizerCompute { device, host };
 enum class GradientClipping { global_norm, previous_global_norm };
 enum class OnNonFinite { stop, skip };
 enum class DatasetType { synthetic, tokens, documents };
-// What is learnt: text, preferences between two answers to a prompt, or from answers that a policy
-// has drawn.
-enum class Objective : uint8_t { sft, dpo, ipo, orpo, simpo, kto, policy_gradient };
+// What is learnt: text, what a teacher says of it, preferences between two answers to a prompt, or
+// from answers that a policy has drawn.
+enum class Objective : uint8_t { sft, distill, dpo, ipo, orpo, simpo, kto, policy_gradient };
+enum class DistillLoss : uint8_t { forward_kl, reverse_kl };
 enum class PolicyLoss : uint8_t { grpo, dapo, gspo };
 enum class DpoLoss : uint8_t { sigmoid, robust, hinge };
 enum class LengthNormalization : uint8_t { automatic, off, on };
@@ -146,6 +147,10 @@ struct Config {
   std::optional<double> preference_sft_weight;
   double simpo_gamma = 0.5;
   double kto_desirable_weight = 1, kto_undesirable_weight = 1;
+  DistillLoss distill_loss = DistillLoss::forward_kl;
+  int64_t distill_top_k = 64;
+  double distill_temperature = 1;
+  double distill_weight = 1;
   PolicyLoss policy_loss = PolicyLoss::grpo;
   std::optional<double> policy_clip_low, policy_clip_high;
   double policy_kl_weight = 0;

@@ -9,6 +9,7 @@
 #include "models/families/limits.h"
 #include "models/families/lora_config.h"
 #include "models/ir/labels.h"
+#include "models/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "offload/policy/policy.h"
 
 namespace longshore::trainer {
@@ -222,8 +223,10 @@ std::vector<Key> make_config_keys() {
        "bits again and under every policy; false: in any order, which may be faster"},
 
       {"objective", training,
-       choice<&Config::objective>({"sft", "dpo", "ipo", "orpo", "simpo", "kto", "policy_gradient"}),
-       "what is learnt: sft: the text itself; policy_gradient: to say again what was good of "
+       choice<&Config::objective>(
+           {"sft", "distill", "dpo", "ipo", "orpo", "simpo", "kto", "policy_gradient"}),
+       "what is learnt: sft: the text itself; distill: what a teacher says of it; policy_gradient: "
+       "to say again what was good of "
        "answers that a policy has drawn; others: to prefer the better of two answers to a prompt, "
        "or of kto answers that are good or bad"},
       {"preference_beta", training,
@@ -249,6 +252,19 @@ std::vector<Key> make_config_keys() {
        "kto: weight of good answers"},
       {"kto_undesirable_weight", training, at_least(0, &Config::kto_undesirable_weight),
        "kto: weight of bad answers"},
+      {"distill_loss", training, choice<&Config::distill_loss>({"forward_kl", "reverse_kl"}),
+       "distill: forward_kl: the divergence KL(teacher || model); reverse_kl: KL(model || "
+       "teacher)"},
+      {"distill_top_k", training, IntegerKey{&Config::distill_top_k, 1, models::kMaxTargets},
+       "distill: how many of the teacher's most likely tokens count each by itself; all others "
+       "together are one more"},
+      {"distill_temperature", training,
+       NumberKey{{&Config::distill_temperature}, 1e-3, End::included, 1e3, End::included},
+       "distill: what log-probabilities of both are divided by; the divergence counts by its "
+       "square"},
+      {"distill_weight", training,
+       NumberKey{{&Config::distill_weight}, 0, End::excluded, 1, End::included},
+       "distill: weight of the divergence; the cross-entropy of the text has what is left of 1"},
       {"policy_loss", training, choice<&Config::policy_loss>({"grpo", "dapo", "gspo"}),
        "policy_gradient: grpo: ratios of tokens, and the mean of answers; dapo: the mean of all "
        "tokens; gspo: ratios of answers"},
@@ -258,7 +274,8 @@ std::vector<Key> make_config_keys() {
       {"policy_clip_high", training,
        NumberKey{{&Config::policy_clip_high, 0}, 1e-6, End::included, 1e4, End::included, 0},
        "policy_gradient: how far above 1; 0: 4e-4 for gspo, 0.28 for dapo, else 0.2"},
-      {"policy_kl_weight", training, at_least(0, &Config::policy_kl_weight),
+      {"policy_kl_weight", training,
+       NumberKey{{&Config::policy_kl_weight}, 0, End::included, 1e4, End::included},
        "policy_gradient: weight of the divergence from a reference, whose log-probabilities the "
        "rollouts have; 0: none"},
       {"reference", training,

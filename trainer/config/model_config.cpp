@@ -130,7 +130,8 @@ std::optional<QuantizedFormat> frozen_format(FrozenWeightDtype dtype) {
 models::Model make_model(const Config& config, models::Target target) {
   return make_model(config, target,
                     {.preference = preference_objective(config),
-                     .policy_gradient = policy_gradient_options(config)});
+                     .policy_gradient = policy_gradient_options(config),
+                     .distillation = distillation_objective(config)});
 }
 
 models::Model make_model(const Config& config, models::Target target,

@@ -17,6 +17,7 @@ models::PreferenceLoss loss_kind(const Config& config) {
       if (config.dpo_loss == DpoLoss::hinge) return PreferenceLoss::hinge;
       break;
     case Objective::sft:
+    case Objective::distill:
     case Objective::simpo:
     case Objective::policy_gradient:
       break;
@@ -37,7 +38,9 @@ bool is_preference(const Config& config) {
   return learns_answers(config) && config.objective != Objective::policy_gradient;
 }
 
-bool learns_answers(const Config& config) { return config.objective != Objective::sft; }
+bool learns_answers(const Config& config) {
+  return config.objective != Objective::sft && config.objective != Objective::distill;
+}
 
 bool estimates_kl(const Config& config) { return config.objective == Objective::kto; }
 
@@ -99,6 +102,17 @@ std::optional<models::PreferenceObjective> preference_objective(const Config& co
       .has_reference = has_reference(config),
       .sft_weight = config.preference_sft_weight.value_or(is_orpo ? 1 : 0),
       .sft_has_prompts = is_orpo};
+}
+
+std::optional<models::DistillationObjective> distillation_objective(const Config& config) {
+  if (config.objective != Objective::distill) return std::nullopt;
+  const bool is_forward = config.distill_loss == DistillLoss::forward_kl;
+  return models::DistillationObjective{
+      .loss = {.direction =
+                   is_forward ? models::KlDirection::forward : models::KlDirection::reverse,
+               .temperature = config.distill_temperature},
+      .top_k = config.distill_top_k,
+      .weight = config.distill_weight};
 }
 
 std::optional<models::PolicyGradientOptions> policy_gradient_options(const Config& config) {

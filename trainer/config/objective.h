@@ -39,5 +39,6 @@ data::Counted counted(const Config& config);
 // Nothing where these are not learnt.
 std::optional<models::PreferenceObjective> preference_objective(const Config& config);
 std::optional<models::PolicyGradientOptions> policy_gradient_options(const Config& config);
+std::optional<models::DistillationObjective> distillation_objective(const Config& config);
 
 }  // namespace longshore::trainer

@@ -460,6 +460,11 @@ void check_reference(const Config& config) {
 }
 
 void check_objective(const Config& config) {
+  if (config.objective == Objective::distill && config.dataset_type != DatasetType::documents)
+    refuse(config, "dataset_type", "documents with " + described(config, "objective"));
+  if (config.objective == Objective::distill && config.distill_top_k > config.model.vocabulary)
+    refuse(config, "distill_top_k",
+           "at most the vocab_size, " + std::to_string(config.model.vocabulary));
   if (!learns_answers(config)) return;
   if (config.dataset_type != DatasetType::documents)
     refuse(config, "dataset_type", "documents with " + described(config, "objective"));

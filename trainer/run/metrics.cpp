@@ -156,7 +156,7 @@ std::string text(const StepMetrics& m) {
     of_answers = fmt::format("sft loss: {:.4f}, ", without_sign_of_nan(m.sft_loss));
   if (m.rewards) of_answers += rewards_text(*m.rewards) + ", ";
   if (m.policy)
-    of_answers += fmt::format("policy ratio: {:.4f}, clipped: {:.2f} %, policy KL: {:.2e}, ",
+    of_answers += fmt::format("policy ratio: {:.4g}, clipped: {:.2f} %, policy KL: {:.2e}, ",
                               without_sign_of_nan(m.policy->ratio()),
                               100 * m.policy->clip_fraction(), without_sign_of_nan(m.policy->kl()));
   if (m.auxiliary_loss != 0)

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/file_inside.h"
 #include "base/printable.h"
@@ -18,6 +19,7 @@
 #include "trainer/checkpoint/frozen_weights.h"
 #include "trainer/config/key_values.h"
 #include "trainer/config/run_files.h"
+#include "trainer/step/answers.h"
 #include "trainer/step/batch_arguments.h"
 #include "trainer/step/step_inputs.h"
 
@@ -38,7 +40,12 @@ bool decides_log_probs(const Key& key) {
                                                   "simpo_gamma",
                                                   "kto_desirable_weight",
                                                   "kto_undesirable_weight",
-                                                  "gradient_accumulation_steps"};
+                                                  "gradient_accumulation_steps",
+                                                  "reference_parameters_path",
+                                                  "reference_memory_host_offload",
+                                                  "reference_weight_dtype",
+                                                  "lora_dropout",
+                                                  "loraplus_lr_ratio"};
   static const std::set<std::string> kOfRows{"packing", "excess_length_strategy"};
   switch (key.section) {
     case Section::model:
@@ -52,38 +59,48 @@ bool decides_log_probs(const Key& key) {
   }
 }
 
-// Where runs that have the same reference keep it.
-fs::path shared_file(const PlannedRun& run, const Manifest& described, const std::string& weights) {
+// What runs have in common that have the same reference.
+std::string origin_of(const PlannedRun& run, const Manifest& described,
+                      const std::string& weights) {
   std::string text = fmt::format("{}\n{}\n", name(run.backend.target()), weights);
   for (const Key& key : config_keys())
     if (const auto value = described.config.find(key.name);
         value != described.config.end() && decides_log_probs(key))
       text += key.name + ": " + value->second + "\n";
-  return run.spec.config().base_output_directory / kTokensFolder /
-         fmt::format("reference-{}.safetensors", data::content_hash(text));
+  return data::content_hash(text);
 }
 
 // What any of the processes has; the first that has it counts.
 ReferenceValues of_all(const ReferenceValues& values, World& world) {
   if (world.size() == 1) return values;
-  ReferenceValues all;
-  for (const std::string& one : world.gather(values.bytes()))
-    all.add(ReferenceValues::of_bytes(one));
+  ReferenceValues all(values.origin());
+  for (const std::string& one : world.gather(values.bytes())) all.add_bytes(one);
   return all;
 }
 
-// What the first process reads of a file, if it is there; `nearest` is what to do about a damaged
-// one.
-ReferenceValues read_by_first(const fs::path& file, const char* nearest, World& world) {
-  ReferenceValues values;
-  if (world.is_first() && fs::exists(file)) {
+// What the first process reads of a file, if it is there; `nearest` is what to do about one that is
+// damaged or of another reference.
+ReferenceValues read_by_first(const fs::path& file, const std::string& origin, const char* nearest,
+                              World& world) {
+  ReferenceValues values(origin);
+  if (world.is_first() && fs::exists(fs::symlink_status(file))) {
     try {
+      require_regular_file(file);
       values = ReferenceValues::read(file);
+      if (values.origin() != origin)
+        throw DataError(path_text(file) +
+                        ": found log-probabilities by another reference, or of other rows");
     } catch (const DataError& error) {
       throw DataError(std::string(error.what()) + "; nearest: " + nearest);
     }
   }
   return of_all(values, world);
+}
+
+// That a file can be written there, before anything is computed for it.
+void require_writable(const fs::path& file, Links links) {
+  make_folder(file.parent_path());
+  const AtomicFile tried(file, links);
 }
 
 std::vector<RowsInOrder> of_validation(const TrainingData& data) {
@@ -114,6 +131,8 @@ class Precomputation {
     return run_.world.sum(values_.has(batch) ? 0 : 1) > 0;
   }
 
+  int64_t answers() const { return run_.world.sum(answers_); }  // that were looked at
+
   // Whether all was done.
   bool add(const std::vector<RowsInOrder>& all, const std::function<bool()>& stops) {
     int64_t total = 0, done = 0;
@@ -125,18 +144,25 @@ class Precomputation {
         if (stops()) return false;
         const data::Batch batch = batches.next();
         if (is_missing(batch)) add(batch);
-        ++done;
-        if (run_.world.size() == 1)
-          run_.console.progress(
-              done, total,
-              seconds_since(start) / static_cast<double>(done) * static_cast<double>(total - done),
-              "reference");
+        answers_ += std::ssize(answers_of(batch));
+        show(++done, total, seconds_since(start));
       }
     }
     return true;
   }
 
  private:
+  // A bar on a terminal; elsewhere, now and then, a line.
+  void show(int64_t done, int64_t total, double seconds) {
+    constexpr double kPeriod = 60;  // seconds
+    const double left = seconds / static_cast<double>(done) * static_cast<double>(total - done);
+    if (run_.world.size() == 1) run_.console.progress(done, total, left, "reference");
+    if (seconds < next_line_) return;
+    next_line_ = seconds + kPeriod;
+    run_.console.line(
+        fmt::format("reference: {} of {}, {:.0f} s left", done, plural(total, "batch"), left));
+  }
+
   // Processes that have parts of the weights run it together.
   void add(const data::Batch& batch) {
     write_batch(batch, session_.arguments());
@@ -149,6 +175,8 @@ class Precomputation {
   TrainingSession& session_;
   std::unique_ptr<offload::Executable> plan_;
   ReferenceValues values_;
+  int64_t answers_ = 0;
+  double next_line_ = 60;
 };
 
 // The model as the run began is gone.
@@ -159,17 +187,18 @@ void require_all(const PlannedRun& run, const ReferenceValues& values) {
   if (run.world.sum(missing) > 0)
     throw ConfigError(location(run.spec.config(), "eval_dataset_path") +
                       ": found answers of which the precomputed reference says nothing, expected "
-                      "the validation text that the run began with, and no more eval_steps");
+                      "no other validation text than the run began with, and no more eval_steps");
 }
 
 ReferenceValues resumed(const PlannedRun& run) {
   const fs::path file = run.opened.directory->path() / kReferenceFile;
-  if (run.world.sum(run.world.is_first() && !fs::exists(file)) > 0)
+  if (run.world.sum(run.world.is_first() && !fs::exists(fs::symlink_status(file))) > 0)
     throw DataError(path_text(file) +
                     ": is not there, expected the log-probabilities that the run's precomputed "
                     "reference gave before its first step; nearest: put it back, or begin another "
                     "run");
-  ReferenceValues values = read_by_first(file, "begin another run", run.world);
+  ReferenceValues values = read_by_first(file, run.opened.start->manifest.reference,
+                                         "the run's own, or another run", run.world);
   require_all(run, values);
   return values;
 }
@@ -181,28 +210,33 @@ std::optional<ReferenceValues> precompute_reference(const PlannedRun& run, Train
                                                     const std::function<bool()>& stops) {
   if (run.opened.start) return resumed(run);
   const Clock::time_point start = Clock::now();
-  const fs::path file =
-      shared_file(run, described, weights_hash(run.plans.layout, session.arguments(), run.world));
-  const ReferenceValues before = read_by_first(file, "remove it", run.world);
+  const std::string origin =
+      origin_of(run, described, weights_hash(run.plans.layout, session.arguments(), run.world));
+  const fs::path file = run.spec.config().base_output_directory / kTokensFolder /
+                        fmt::format("reference-{}.safetensors", origin);
+  const fs::path own = run.opened.directory->path() / kReferenceFile;
+  if (run.world.is_first()) {
+    require_writable(file, Links::followed);
+    require_writable(own, Links::refused);
+  }
+  const ReferenceValues before = read_by_first(file, origin, "remove it", run.world);
   std::vector<RowsInOrder> all = of_validation(run.opened.data);
   all.push_back(*run.opened.data.each_row);
   Precomputation found(run, session, before);
   const bool is_complete = found.add(flat(all), stops);
   ReferenceValues values = of_all(found.values(), run.world);
   if (run.world.is_first()) {
-    if (values.count() > before.count()) {
-      make_folder(file.parent_path());
-      values.write(file, Links::followed);
-    }
-    if (is_complete) values.write(run.opened.directory->path() / kReferenceFile, Links::refused);
+    if (values.count() > before.count()) values.write(file, Links::followed);
+    if (is_complete) values.write(own, Links::refused);
   }
-  run.console.line(
-      fmt::format("reference: log-probabilities of {}, {}, in {}", plural(values.count(), "answer"),
-                  values.count() > before.count()
-                      ? fmt::format("{} of them computed in {:.1f} s",
-                                    values.count() - before.count(), seconds_since(start))
-                      : "computed before",
-                  path_text(file)));
+  const std::string computed =
+      values.count() > before.count()
+          ? fmt::format("{} of them computed in {:.1f} s", values.count() - before.count(),
+                        seconds_since(start))
+          : "computed before";
+  const std::string answers = plural(found.answers(), "answer");
+  run.console.line(fmt::format("reference: log-probabilities of {}, {}, in {}", answers, computed,
+                               path_text(file)));
   return is_complete ? std::optional(std::move(values)) : std::nullopt;
 }
 

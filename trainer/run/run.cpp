@@ -129,7 +129,10 @@ class Run {
     if (plans_.precompute) {
       auto values =
           precompute_reference(planned_, *session_, described, [this] { return stop_.is_asked(); });
-      if (values) session_->set_reference_values(std::move(*values));
+      if (values) {
+        described.reference = values->origin();
+        session_->set_reference_values(std::move(*values));
+      }
     }
     if (stops_before_training()) return;
     if (config_.enable_checkpointing) enable_checkpoints(std::move(described));

@@ -28,7 +28,7 @@ RunEvaluation::RunEvaluation(const Config& config, const TrainingPlans& plans,
 std::optional<Validation> RunEvaluation::evaluate(const std::function<bool()>& stops) {
   LossSum all;
   Validation validation{.loss = {},
-                        .is_cross_entropy = !learns_answers(config_),
+                        .is_cross_entropy = config_.objective == Objective::sft,
                         .unigram_loss = data_.unigram_loss,
                         .sets = {},
                         .rewards = {},

@@ -174,6 +174,7 @@ class Opener {
       note_tokens(file);
     }
     require_reference(path, *file);
+    require_teacher(path, *file);
     check_vocabulary(key, path,
                      tokenizer_ ? std::min(file->vocab_size(), tokenizer_->ordinary_vocab_size())
                                 : file->vocab_size());
@@ -206,6 +207,21 @@ class Opener {
                     (found == data::ExampleKind::text
                          ? expected.option + std::string(" writes them")
                          : here.objective));
+  }
+
+  // That a file has what a teacher says of it, and enough of that.
+  void require_teacher(const fs::path& path, const data::TokenFile& file) const {
+    if (config_.objective != Objective::distill) return;
+    const data::TokenColumn* const tokens = file.column(data::kTeacherTokens);
+    if (!tokens || !file.has_column(data::kTeacherLogProbs))
+      throw DataError(path_text(path) +
+                      ": found nothing that a teacher says of its text, expected a token file with "
+                      "that; nearest: tokenize --teacher, which writes it");
+    if (tokens->width < config_.distill_top_k)
+      throw DataError(
+          fmt::format("{}: found {} of a teacher at each place, expected {}, as {} says",
+                      path_text(path), plural(tokens->width, "token"), config_.distill_top_k,
+                      described(config_, "distill_top_k")));
   }
 
   // That rollouts have what a divergence is from.
@@ -482,7 +498,7 @@ void open_validation(const Config& config, const data::BatchSchema& schema, cons
                          .length = shape.length});
     result.validation.push_back({in_order(config, rows, schema, rank, count), set.name});
   }
-  if (learns_answers(config) || config.shuffle_window > 0) return;
+  if (config.objective != Objective::sft || config.shuffle_window > 0) return;
   int32_t vocab_size = 0;
   for (const SharedFile& one : result.files) vocab_size = std::max(vocab_size, one->vocab_size());
   result.unigram_loss = data::unigram_cross_entropy(trained, evaluated, vocab_size);

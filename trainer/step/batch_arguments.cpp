@@ -15,6 +15,8 @@ namespace longshore::trainer {
 
 static_assert(data::kIgnoredTarget == models::kIgnoredTarget);
 static_assert(std::string_view(data::kNextTokens) == models::kNextTokens);
+static_assert(std::string_view(data::kTeacherTokens) == models::kTeacherTokens);
+static_assert(std::string_view(data::kTeacherLogProbs) == models::kTeacherLogProbs);
 static_assert(std::string_view(data::kAdvantages) == models::kAdvantages);
 static_assert(std::string_view(data::kOldLogProbs) == models::kOldLogProbs);
 static_assert(std::string_view(data::kReferenceLogProbs) == models::kReferenceLogProbs);

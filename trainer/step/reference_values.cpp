@@ -17,8 +17,9 @@ namespace {
 
 using data::SafetensorsDtype;
 
-// The tensors of the file; `hash` I64 [2] is of the data of the others, in this order.
-constexpr const char *kSequences = "sequences", *kLogProbs = "log_probs", *kHash = "hash";
+// The tensors of the file; `hash` is of the data of the others, in this order.
+constexpr const char *kAnswers = "answers", *kLogProbs = "log_probs", *kOf = "of", *kHash = "hash";
+constexpr int64_t kOriginBytes = 32;
 
 using Words = std::array<int64_t, 2>;
 
@@ -34,10 +35,11 @@ Words words(const data::ContentHash& hash) {
   return result;
 }
 
-Words hash_of_data(std::span<const std::byte> sequences, std::span<const std::byte> log_probs) {
+using Data = std::span<const std::byte>;
+
+Words hash_of_data(Data answers, Data log_probs, Data of) {
   data::ContentHash hash;
-  hash.append(sequences);
-  hash.append(log_probs);
+  for (const Data part : {answers, log_probs, of}) hash.append(part);
   return words(hash);
 }
 
@@ -64,15 +66,17 @@ ReferenceValues ReferenceValues::read(const std::filesystem::path& path) {
   };
   const std::vector<int64_t>& shape = file.at(kLogProbs).shape;
   const int64_t count = shape.empty() ? 0 : shape[0];
-  const data::SafetensorsTensor sequences = tensor(kSequences, SafetensorsDtype::int64, {count, 2}),
+  const data::SafetensorsTensor answers = tensor(kAnswers, SafetensorsDtype::int64, {count, 2}),
                                 log_probs = tensor(kLogProbs, SafetensorsDtype::float32, {count}),
+                                of = tensor(kOf, SafetensorsDtype::uint8, {kOriginBytes}),
                                 hash = tensor(kHash, SafetensorsDtype::int64, {2});
-  const Words expected = hash_of_data(sequences.data, log_probs.data);
+  const Words expected = hash_of_data(answers.data, log_probs.data, of.data);
   if (std::memcmp(hash.data.data(), expected.data(), sizeof expected) != 0)
     throw DataError(path_text(path) + ": found other contents than were written");
-  const auto words = values_of<int64_t>(sequences);
+  const auto words = values_of<int64_t>(answers);
   const auto values = values_of<float>(log_probs);
-  ReferenceValues result;
+  ReferenceValues result(
+      std::string(reinterpret_cast<const char*>(of.data.data()), of.data.size()));
   for (size_t i = 0; i < values.size(); ++i)
     result.values_.emplace_hint(result.values_.end(), Hash{words[2 * i], words[2 * i + 1]},
                                 values[i]);
@@ -80,45 +84,65 @@ ReferenceValues ReferenceValues::read(const std::filesystem::path& path) {
 }
 
 void ReferenceValues::write(const std::filesystem::path& file, Links links) const {
-  std::vector<int64_t> sequences;
+  std::vector<int64_t> answers;
   std::vector<float> log_probs;
   for (const auto& [hash, log_prob] : values_) {
-    sequences.insert(sequences.end(), hash.begin(), hash.end());
+    answers.insert(answers.end(), hash.begin(), hash.end());
     log_probs.push_back(log_prob);
   }
-  const Words hash = hash_of_data(bytes_of(sequences), bytes_of(log_probs));
+  const Data of = std::as_bytes(std::span(origin_));
+  if (std::ssize(of) != kOriginBytes) throw InternalError("a reference of " + in_quotes(origin_));
+  const Words hash = hash_of_data(bytes_of(answers), bytes_of(log_probs), of);
+  const std::map<std::string, Data> data{{kAnswers, bytes_of(answers)},
+                                         {kLogProbs, bytes_of(log_probs)},
+                                         {kOf, of},
+                                         {kHash, std::as_bytes(std::span(hash))}};
   const std::vector<data::SafetensorsInfo> tensors =
-      data::sorted_as_safetensors({{kSequences, SafetensorsDtype::int64, {count(), 2}},
-                                   {kHash, SafetensorsDtype::int64, {2}},
-                                   {kLogProbs, SafetensorsDtype::float32, {count()}}});
+      data::sorted_as_safetensors({{kAnswers, SafetensorsDtype::int64, {count(), 2}},
+                                   {kLogProbs, SafetensorsDtype::float32, {count()}},
+                                   {kOf, SafetensorsDtype::uint8, {kOriginBytes}},
+                                   {kHash, SafetensorsDtype::int64, {2}}});
   data::SafetensorsWriter writer(file, tensors, links);
   for (const data::SafetensorsInfo& tensor : tensors)
-    writer.append(tensor.name, tensor.name == kSequences  ? bytes_of(sequences)
-                               : tensor.name == kLogProbs ? bytes_of(log_probs)
-                                                          : std::as_bytes(std::span(hash)));
+    writer.append(tensor.name, data.at(tensor.name));
   writer.finish();
 }
 
-ReferenceValues::Hash ReferenceValues::hash_of(const data::Batch& batch, int64_t begin,
-                                               int64_t end) {
-  data::ContentHash hash;
-  for (const char* input : {data::kTokens, data::kTargets})
-    hash.append(
-        std::as_bytes(std::span(batch[input])
-                          .subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin))));
-  return words(hash);
+// Rounding may depend on what else stands in the row, and on where.
+std::vector<ReferenceValues::Hash> ReferenceValues::hashes(const data::Batch& batch) {
+  std::vector<Hash> result;
+  Words of_row{};
+  int64_t row = -1;
+  for (const Answer& answer : answers_of(batch)) {
+    const int64_t length = batch.shape.length, place = answer.place % length;
+    if (answer.place / length != row) {
+      row = answer.place / length;
+      data::ContentHash hash;
+      for (const char* input : {data::kTokens, data::kTargets, data::kSegments})
+        hash.append(std::as_bytes(
+            std::span(batch[input])
+                .subspan(static_cast<size_t>(row * length), static_cast<size_t>(length))));
+      of_row = words(hash);
+    }
+    data::ContentHash hash;
+    hash.append(std::as_bytes(std::span(of_row)));
+    hash.append(std::as_bytes(std::span(&place, 1)));
+    result.push_back(words(hash));
+  }
+  return result;
 }
 
 bool ReferenceValues::has(const data::Batch& batch) const {
-  return std::ranges::all_of(answers_of(batch), [&](const Answer& answer) {
-    return values_.contains(hash_of(batch, answer.begin, answer.end));
-  });
+  return std::ranges::all_of(hashes(batch),
+                             [&](const Hash& hash) { return values_.contains(hash); });
 }
 
 std::vector<float> ReferenceValues::of(const data::Batch& batch) const {
   std::vector<float> log_probs(batch[data::kTokens].size());
+  const std::vector<Hash> known_by = hashes(batch);
+  auto hash = known_by.begin();
   for (const Answer& answer : answers_of(batch)) {
-    const auto found = values_.find(hash_of(batch, answer.begin, answer.end));
+    const auto found = values_.find(*hash++);
     if (found == values_.end())
       throw InternalError("a precomputed reference lacks the log-probability of an answer");
     log_probs[static_cast<size_t>(answer.place)] = found->second;
@@ -127,13 +151,10 @@ std::vector<float> ReferenceValues::of(const data::Batch& batch) const {
 }
 
 void ReferenceValues::add(const data::Batch& batch, std::span<const float> log_probs) {
+  const std::vector<Hash> known_by = hashes(batch);
+  auto hash = known_by.begin();
   for (const Answer& answer : answers_of(batch))
-    values_.emplace(hash_of(batch, answer.begin, answer.end),
-                    log_probs[static_cast<size_t>(answer.place)]);
-}
-
-void ReferenceValues::add(const ReferenceValues& others) {
-  values_.insert(others.values_.begin(), others.values_.end());
+    values_.emplace(*hash++, log_probs[static_cast<size_t>(answer.place)]);
 }
 
 std::string ReferenceValues::bytes() const {
@@ -145,18 +166,16 @@ std::string ReferenceValues::bytes() const {
   return bytes;
 }
 
-ReferenceValues ReferenceValues::of_bytes(const std::string& bytes) {
+void ReferenceValues::add_bytes(const std::string& bytes) {
   constexpr size_t kEach = sizeof(Hash) + sizeof(float);
   if (bytes.size() % kEach != 0) throw InternalError("a process sent no values of a reference");
-  ReferenceValues result;
   for (size_t at = 0; at < bytes.size(); at += kEach) {
     Hash hash;
     float log_prob;
     std::memcpy(hash.data(), bytes.data() + at, sizeof hash);
     std::memcpy(&log_prob, bytes.data() + at + sizeof hash, sizeof log_prob);
-    result.values_.emplace_hint(result.values_.end(), hash, log_prob);
+    values_.emplace(hash, log_prob);
   }
-  return result;
 }
 
 }  // namespace longshore::trainer

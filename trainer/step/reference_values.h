@@ -1,5 +1,5 @@
-// ReferenceValues are log-probabilities that a reference gives to sequences, which are known again
-// by their tokens: wherever these stand, and in whatever order they come.
+// ReferenceValues are log-probabilities that a reference gives to the answers of rows, which are
+// known again by their tokens, in whatever order rows come.
 #pragma once
 
 #include <array>
@@ -15,15 +15,20 @@
 
 namespace longshore::trainer {
 
-// Their file is a safetensors file with `sequences` I64 [N,2], hashes of tokens and of which of
-// them are trained, sorted; and `log_probs` F32 [N].
+// Their file is a safetensors file with `answers` I64 [N,2], hashes of a row and of an answer's
+// place in it, sorted; `log_probs` F32 [N]; `of` U8 [32], origin(); and `hash` I64 [2] of all
+// these.
 class ReferenceValues {
  public:
+  // `origin`, of 32 characters, says of which reference, on which rows.
+  explicit ReferenceValues(std::string origin = "") : origin_(std::move(origin)) {}
+
   // Throws a DataError that names the file where it is none of these.
   static ReferenceValues read(const std::filesystem::path& file);
   // Throws FileError.
   void write(const std::filesystem::path& file, Links links) const;
 
+  const std::string& origin() const { return origin_; }
   int64_t count() const { return std::ssize(values_); }
   // Whether all answers of a batch are known.
   bool has(const data::Batch& batch) const;
@@ -32,17 +37,18 @@ class ReferenceValues {
   std::vector<float> of(const data::Batch& batch) const;
   // Takes what `log_probs` [B,T] has of them, but of those that are known.
   void add(const data::Batch& batch, std::span<const float> log_probs);
-  void add(const ReferenceValues& others);
 
   // As another process takes them; throws InternalError for what is none.
   std::string bytes() const;
-  static ReferenceValues of_bytes(const std::string& bytes);
+  void add_bytes(const std::string& bytes);
 
  private:
   using Hash = std::array<int64_t, 2>;
 
-  static Hash hash_of(const data::Batch& batch, int64_t begin, int64_t end);
+  // Of the answers of a batch, in turn.
+  static std::vector<Hash> hashes(const data::Batch& batch);
 
+  std::string origin_;
   std::map<Hash, float> values_;
 };
 

@@ -166,8 +166,15 @@ TEST_F(PreferenceRuns, GoOnWithAPrecomputedReference) {
   std::ofstream(kept) << bytes;
   const std::string go_on = command(base + held_out + "run_name=halves steps=7");
   EXPECT_THAT(run_program(go_on).output, HasSubstr(kReferenceFile + std::string(": found other")));
+  fs::copy_file(folder / "whole" / kReferenceFile, folder / "theirs");
   fs::remove(kept);
   EXPECT_THAT(run_program(go_on).output, HasSubstr(kReferenceFile + std::string(": is not there")));
+  fs::create_symlink(folder / "theirs", kept);
+  EXPECT_THAT(run_program(go_on).output, HasSubstr("found a symbolic link"));
+  fs::remove(kept);
+  run(base + held_out + "run_name=other steps=3 seed=7");
+  fs::copy_file(folder / "other" / kReferenceFile, kept);
+  EXPECT_THAT(run_program(go_on).output, HasSubstr("found log-probabilities by another reference"));
 }
 
 TEST_F(PreferenceRuns, TakeTheMemoryThatPlanSays) {

@@ -1,11 +1,16 @@
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <cstring>
 #include <exception>
 #include <filesystem>
 #include <iostream>
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/atomic_file.h"
@@ -55,6 +60,10 @@ constexpr const char* kDescription =
       "completion_ids": [...], "advantages": ..., "old_log_probs": [...]}.
       Pairs and messages may have images, as docs/data.md says, if the model reads them: that of
       --model, or of the tokenizer's folder where that has a config.json.
+  tokenize --teacher DIR --top-k 64 --out TAUGHT.tokens F.tokens [KEY=VALUE ...]
+      Writes a token file once more, with what a teacher, the model of a Hugging Face folder, finds
+      most likely at each token, for objective: distill. Keys say where its weights live:
+      tokenize --teacher --help lists them.
   tokenize --tokenizer PATH --stdin-json
       For each line in, a JSON string, writes {"ids": [...], "decoded": "..."}.
   tokenize --train --vocab-size N --out tokenizer.json A.txt B.jsonl
@@ -256,9 +265,30 @@ void run(const Arguments& arguments) {
   longshore::print(stdout, text + "\n");
 }
 
+// Whether the command line asks for what needs the libraries that models run on, which take a while
+// to load: another program has them.
+bool asks_teacher(int argc, char** argv) {
+  return std::any_of(argv + 1, argv + argc, [](const std::string_view argument) {
+    return argument == "--teacher" || argument.starts_with("--teacher=");
+  });
+}
+
+// Goes on as that program, which lies beside this one.
+int become_teacher(char** argv) {
+  std::error_code error;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  const std::filesystem::path program = self.parent_path() / "teach";
+  if (!error) execv(program.c_str(), argv);
+  longshore::print(stderr, "tokenize: " + longshore::path_text(program) +
+                               ": cannot be started: " + std::strerror(errno) +
+                               "; nearest: build it, as scripts/train does\n");
+  return 1;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (asks_teacher(argc, argv)) return become_teacher(argv);
   Arguments arguments;
   CLI::App app(kDescription, "tokenize");
   app.add_option("--tokenizer", arguments.tokenizer,

@@ -1,0 +1,345 @@
+#include "trainer/programs/teach/teach.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "base/atomic_file.h"
+#include "base/error.h"
+#include "base/print.h"
+#include "base/printable.h"
+#include "base/stop_signal.h"
+#include "base/text.h"
+#include "base/timing.h"
+#include "data/rows/batch.h"
+#include "data/rows/token_file.h"
+#include "models/ops/linear_cross_entropy/linear_cross_entropy.h"
+#include "offload/execution/arenas.h"
+#include "offload/execution/arguments.h"
+#include "offload/execution/executor.h"
+#include "offload/lowering/pass_operands.h"
+#include "trainer/config/backend_choice.h"
+#include "trainer/config/config_text.h"
+#include "trainer/config/help.h"
+#include "trainer/config/hf_config.h"
+#include "trainer/config/load_config.h"
+#include "trainer/config/model_config.h"
+#include "trainer/config/trainable_mask.h"
+#include "trainer/config/unused_keys.h"
+#include "trainer/config/validate.h"
+#include "trainer/planner/room.h"
+#include "trainer/step/batch_arguments.h"
+#include "trainer/step/memory_report.h"
+#include "trainer/step/training_plans.h"
+#include "trainer/weights/folder_model.h"
+#include "trainer/weights/load_parameters.h"
+#include "trainer/weights/stored_as.h"
+#include "trainer/weights/stored_formats.h"
+
+namespace longshore::trainer {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using data::TokenFile;
+
+const std::vector<std::string> kKeys{"max_target_length",
+                                     "per_device_batch_size",
+                                     "dtype",
+                                     "backend",
+                                     "frozen_weight_dtype",
+                                     "frozen_weight_double_quantization",
+                                     "parameter_memory_host_offload",
+                                     "parameter_layers_on_device",
+                                     "prefetch_layers",
+                                     "allow_unknown_config_keys"};
+
+// The most likely tokens at each position of a batch, and their log-probabilities [B,T,K].
+struct Said {
+  std::vector<int32_t> tokens;
+  std::vector<float> log_probs;
+};
+
+class Teacher {
+ public:
+  Teacher(const TeachRequest& request, const Config& config, models::DecoderConfig model,
+          models::Target target)
+      : folder_(request.teacher),
+        model_(std::move(model)),
+        top_k_(request.top_k),
+        backend_(make_backend(target)),
+        arguments_(*backend_, ledger_) {
+    models::Model stored = models::decoder(model_);
+    set_trainable(stored, [](const std::string&) { return false; });
+    Config storing = config;
+    storing.stored_formats = stored_formats(folder_, model_);
+    quantize_frozen(storing, model_.dtype, stored);
+    layout_ = offload::lay_out(stored, layout_options(config));
+    asked_ = stored_as(
+        layout_, models::decoder(model_, {.head = models::Head::top_log_probs, .top_k = top_k_}));
+    offload::Transfers transfers;
+    if (config.prefetch_layers) transfers.prefetch_layers = *config.prefetch_layers;
+    plan_ = plan_forward(asked_, layout_, "teacher", transfers, target);
+    if (const std::string table = shortage(analyze({&*plan_}), *backend_); !table.empty())
+      throw PlanError(fmt::format(
+          "{} does not fit on this machine:\n{}Nearest: parameter_memory_host_offload=true, "
+          "frozen_weight_dtype=nf4, or a smaller max_target_length",
+          path_text(folder_), table));
+    print(stderr,
+          load_weights({.folder = folder_}, model_, layout_, arguments_, Copies::compute) + "\n");
+    arenas_.emplace(*backend_, std::vector<const offload::Plan*>{&*plan_});
+    executable_.emplace(*plan_, *backend_, arguments_, *arenas_);
+  }
+
+  data::BatchSchema schema() const { return batch_schema(asked_, {model_.batch, model_.length}); }
+
+  Said ask(const data::Batch& batch) {
+    write_batch(batch, arguments_);
+    executable_->run(ledger_);
+    backend_->synchronize();
+    const auto count = static_cast<size_t>(model_.batch * model_.length * top_k_);
+    Said said{.tokens = std::vector<int32_t>(count), .log_probs = std::vector<float>(count)};
+    read("output.0", said.tokens);
+    read("output.1", said.log_probs);
+    return said;
+  }
+
+ private:
+  template <class T>
+  void read(const char* output, std::vector<T>& values) const {
+    arguments_.read(offload::host_name(output), values.data(),
+                    std::ssize(values) * static_cast<int64_t>(sizeof(T)));
+  }
+
+  std::filesystem::path folder_;
+  models::DecoderConfig model_;
+  int64_t top_k_;
+  std::unique_ptr<offload::Backend> backend_;
+  offload::ParameterLayout layout_;
+  models::Model asked_;
+  std::optional<offload::Plan> plan_;
+  offload::Ledger ledger_;
+  offload::Arguments arguments_;
+  std::optional<offload::Arenas> arenas_;
+  std::optional<offload::Executable> executable_;
+};
+
+// Some tokens of a document, whose first is an input alone, at a place of a batch.
+struct Piece {
+  TokenFile::Range tokens;
+  int64_t row = 0, at = 0;
+
+  int64_t positions() const { return tokens.count - 1; }
+};
+
+// The pieces of a file's documents in their order, as many as a batch has room for at a time.
+class Pieces {
+ public:
+  Pieces(const TokenFile& file, data::BatchShape shape) : file_(file), shape_(shape) {}
+
+  // None when all have been given.
+  std::vector<Piece> next() {
+    std::vector<Piece> pieces;
+    int64_t row = 0, at = 0;
+    for (; document_ < file_.document_count(); ++document_, done_ = 0) {
+      const TokenFile::Range range = file_.document(document_);
+      for (; done_ + 1 < range.count; done_ += shape_.length) {
+        Piece piece{
+            .tokens = {range.first + done_, std::min(shape_.length + 1, range.count - done_)}};
+        if (at + piece.positions() > shape_.length) {
+          ++row;
+          at = 0;
+        }
+        if (row == shape_.rows) return pieces;
+        piece.row = row;
+        piece.at = at;
+        at += piece.positions();
+        pieces.push_back(piece);
+      }
+    }
+    return pieces;
+  }
+
+ private:
+  const TokenFile& file_;
+  const data::BatchShape shape_;
+  int64_t document_ = 0, done_ = 0;  // tokens of it
+};
+
+// Documents with what stands beside their tokens, written when all of that is known.
+class TaughtFile {
+ public:
+  TaughtFile(const TokenFile& from, const std::filesystem::path& out, int64_t top_k)
+      : from_(from),
+        words_(static_cast<size_t>(2 * top_k)),
+        top_k_(static_cast<size_t>(top_k)),
+        writer_(out, from.vocab_size(), from.tokenizer_fingerprint(), from.loss_mask(),
+                data::Pairing::absent,
+                {{data::kTeacherTokens, top_k, data::TokenColumn::Element::int32},
+                 {data::kTeacherLogProbs, top_k}}) {}
+
+  // Of the token of that number, whose forerunners have been set or have nothing.
+  void set(int64_t token, const int32_t* tokens, const float* log_probs) {
+    extend_to(token + 1);
+    const auto record = beside_.end() - static_cast<std::ptrdiff_t>(words_);
+    for (size_t i = 0; i < top_k_; ++i) {
+      record[static_cast<std::ptrdiff_t>(i)] = std::bit_cast<uint32_t>(tokens[i]);
+      record[static_cast<std::ptrdiff_t>(top_k_ + i)] = std::bit_cast<uint32_t>(log_probs[i]);
+    }
+  }
+
+  // Writes the documents of which all is known.
+  void flush() {
+    while (document_ < from_.document_count()) {
+      const TokenFile::Range range = from_.document(document_);
+      if (range.count == 1) extend_to(range.first + 1);
+      if (range.first + range.count > known()) return;
+      std::vector<int32_t> tokens(static_cast<size_t>(range.count));
+      std::vector<uint8_t> carries_loss(tokens.size());
+      from_.read(range.first, tokens);
+      from_.read_loss_mask(range.first, carries_loss);
+      const size_t words = tokens.size() * words_;
+      writer_.append(tokens, carries_loss, {}, std::as_bytes(std::span(beside_).first(words)));
+      beside_.erase(beside_.begin(), beside_.begin() + static_cast<std::ptrdiff_t>(words));
+      first_ += range.count;
+      ++document_;
+    }
+  }
+
+  void finish() {
+    flush();
+    writer_.finish(from_.skipped_lines());
+  }
+
+ private:
+  int64_t known() const { return first_ + static_cast<int64_t>(beside_.size() / words_); }
+
+  // Those that nothing is said of.
+  void extend_to(int64_t end) {
+    for (; known() < end;) {
+      beside_.insert(beside_.end(), top_k_, std::bit_cast<uint32_t>(int32_t{-1}));
+      beside_.insert(beside_.end(), top_k_, std::bit_cast<uint32_t>(0.f));
+    }
+  }
+
+  const TokenFile& from_;
+  const size_t words_, top_k_;  // of a token: words
+  data::TokenFileWriter writer_;
+  int64_t document_ = 0, first_ = 0;  // that are not written yet
+  std::vector<uint32_t> beside_;      // from token `first_` on
+};
+
+data::Batch batch_of(const std::vector<Piece>& pieces, const TokenFile& file,
+                     const data::BatchSchema& schema, const TeachRequest& request,
+                     int64_t vocabulary) {
+  data::Batch batch = data::padding(schema);
+  std::vector<int32_t> segments(static_cast<size_t>(schema.shape.rows), data::kPadding);
+  for (const Piece& piece : pieces) {
+    std::vector<int32_t> tokens(static_cast<size_t>(piece.tokens.count));
+    file.read(piece.tokens.first, tokens);
+    for (const int32_t token : tokens)
+      if (token >= vocabulary)
+        throw DataError(
+            fmt::format("{}: found the token {}, expected less than {}, the vocab_size "
+                        "of {}",
+                        path_text(request.tokens), token, vocabulary, path_text(request.teacher)));
+    const data::Row row(batch, piece.row);
+    row.put(piece.at, ++segments[static_cast<size_t>(piece.row)], tokens,
+            std::vector<uint8_t>(tokens.size(), 1));
+  }
+  return batch;
+}
+
+// On standard error, now and then.
+class Progress {
+ public:
+  explicit Progress(int64_t tokens) : tokens_(tokens) {}
+
+  void done(int64_t tokens) {
+    constexpr double kPeriod = 10;  // seconds
+    const double seconds = seconds_since(start_);
+    if (seconds < next_) return;
+    next_ = seconds + kPeriod;
+    const double speed = static_cast<double>(tokens) / seconds;
+    print(stderr, fmt::format("{} of {}, {:.0f} tokens/s, {:.0f} s left\n", tokens,
+                              plural(tokens_, "token"), speed,
+                              static_cast<double>(tokens_ - tokens) / speed));
+  }
+
+ private:
+  const int64_t tokens_;
+  const Clock::time_point start_ = Clock::now();
+  double next_ = 10;
+};
+
+void require_documents(const TokenFile& file) {
+  const std::string found = !file.has_documents()       ? "a token file of version 1"
+                            : file.has_pairs()          ? "pairs of answers"
+                            : !file.columns().empty()   ? "numbers beside its tokens already"
+                            : file.image_count() > 0    ? "images"
+                            : file.document_count() < 1 ? "nothing"
+                                                        : "";
+  if (!found.empty())
+    throw DataError(path_text(file.path()) + ": found " + found +
+                    ", expected documents of text alone, as tokenize writes them");
+}
+
+}  // namespace
+
+void teach(const TeachRequest& request) {
+  const Config config = override_config({}, request.overrides, kKeys);
+  const models::Target target = choose_backend(config).target;
+  require_dtype(config, target);
+  const std::filesystem::path inputs[] = {request.tokens};
+  require_no_input(request.out, inputs);
+  models::DecoderConfig model = read_folder_model(request.teacher, {}, unknown_keys(config));
+  model.dtype = compute_dtype(config, target);
+  model.batch = config.per_device_batch_size;
+  model.length = config.max_target_length;
+  model.segments = true;
+  require_layers_on_device(config, request.teacher, model.layers);
+  for (const std::string& line :
+       unused_keys_of(config, {"parameter_memory_host_offload", "frozen_weight_dtype"}))
+    print(stderr, "warning: " + line + "\n");
+  const int64_t most = std::min(models::kMaxTargets, model.vocabulary);
+  if (request.top_k < 1 || request.top_k > most)
+    throw ConfigError(fmt::format("--top-k: found {}, expected 1 to {}", request.top_k, most));
+  const TokenFile file(request.tokens);
+  require_documents(file);
+
+  const StopSignal listening;
+  Teacher teacher(request, config, model, target);
+  TaughtFile taught(file, request.out, request.top_k);
+  const data::BatchSchema schema = teacher.schema();
+  Pieces all(file, schema.shape);
+  Progress progress(file.token_count());
+  for (std::vector<Piece> pieces; !(pieces = all.next()).empty();) {
+    if (StopSignal::is_there())
+      throw Error(path_text(request.out) + ": " + StopSignal::name() +
+                  " while it was written; nothing is left of it");
+    const Said said = teacher.ask(batch_of(pieces, file, schema, request, model.vocabulary));
+    for (const Piece& piece : pieces)
+      for (int64_t i = 0; i < piece.positions(); ++i) {
+        const int64_t at = (piece.row * schema.shape.length + piece.at + i) * request.top_k;
+        taught.set(piece.tokens.first + i + 1, said.tokens.data() + at, said.log_probs.data() + at);
+      }
+    taught.flush();
+    progress.done(pieces.back().tokens.first + pieces.back().tokens.count);
+  }
+  taught.finish();
+  print(stdout, fmt::format("{}: {}, {}, of each the {} that {} finds most likely\n",
+                            path_text(request.out), plural(file.token_count(), "token"),
+                            plural(file.document_count(), "document"), request.top_k,
+                            path_text(request.teacher)));
+}
+
+std::string teach_footer() {
+  return "Keys, with what is taken by default; parameter_layers_on_device is a number here:\n" +
+         config_help(Config{}, kKeys);
+}
+
+}  // namespace longshore::trainer
