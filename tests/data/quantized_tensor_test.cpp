@@ -304,9 +304,10 @@ TEST(QuantizedTensor, CountsWhatIsNotFiniteAndDoesNotCopyIt) {
     EXPECT_EQ(tensor.to_float32(0, numbers), expected);
     const auto drop = [](int64_t, std::span<const std::byte>) {};
     EXPECT_THAT(message_of<DataError>([&] { tensor.copy(matrix, drop); }), HasSubstr(refusal));
-    if (of != kWeight)
+    if (of != kWeight) {
       EXPECT_THAT(message_of<DataError>([&] { tensor.require_finite_scales(); }),
                   HasSubstr(refusal));
+    }
     QuantizedMatrix others = matrix;  // rows that are as they should be
     others.first_row = 128, others.rows = matrix.rows - 128;
     EXPECT_NO_THROW(tensor.copy(others, drop));
