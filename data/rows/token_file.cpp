@@ -238,6 +238,13 @@ const TokenColumn* TokenFile::column(std::string_view name) const {
   return found == columns().end() ? nullptr : &*found;
 }
 
+void TokenFile::require_ids(std::string_view name, std::span<const int32_t> ids) const {
+  for (const int32_t id : ids)
+    if (id < -1 || id >= vocab_size_)
+      throw DataError(path_text(path_) + ": corrupt: " + std::string(name) + " has " +
+                      std::to_string(id) + "; the vocabulary has " + std::to_string(vocab_size_));
+}
+
 const TokenColumns& TokenFile::required_columns(std::string_view name) const {
   if (!columns_) throw InternalError(path_text(path_) + ": no column " + std::string(name));
   return *columns_;

@@ -42,6 +42,7 @@
 #include <stop_token>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "base/atomic_file.h"
@@ -91,10 +92,12 @@ class TokenFile {
   const std::vector<TokenColumn>& columns() const;
   const TokenColumn* column(std::string_view name) const;  // null where there is none
   bool has_column(std::string_view name) const { return column(name) != nullptr; }
-  // Of the tokens from `first` on: see TokenColumns.
+  // Of the tokens from `first` on: see TokenColumns. Integers are token ids, or -1 for none; throws
+  // a DataError for others.
   template <class T>
   void read_column(std::string_view name, int64_t first, int64_t width, std::span<T> out) const {
     required_columns(name).read(name, first, width, out);
+    if constexpr (std::is_same_v<T, int32_t>) require_ids(name, out);
   }
 
   // The tokens of a document; needs has_documents().
@@ -124,6 +127,7 @@ class TokenFile {
   const std::byte* tokens_from(int64_t first, size_t count) const;
   uint64_t document_end(int64_t index) const;
   const TokenColumns& required_columns(std::string_view name) const;
+  void require_ids(std::string_view name, std::span<const int32_t> ids) const;
 
   std::filesystem::path path_;
   FileMapping mapping_;

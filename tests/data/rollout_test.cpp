@@ -233,6 +233,18 @@ TEST(TokenColumns, AreFoundWhereTheyCannotBe) {
   EXPECT_THAT(narrow, ElementsAre(2, 5, 8, -5, -2));
   file.read_column("ids", 0, 1, std::span(ids));
   EXPECT_THAT(ids, ElementsAre(5, 6, 7, 8, 9));
+  {
+    TokenFileWriter writer(folder / "c.tokens", 9, 0, LossMask::present, Pairing::absent,
+                           {{"ids", 1, TokenColumn::Element::int32}});
+    const std::vector<int32_t> beside{-1, 9};
+    writer.append(std::vector<int32_t>{1, 2}, {}, {}, std::as_bytes(std::span(beside)));
+    writer.finish();
+  }
+  const TokenFile beyond(folder / "c.tokens");
+  beyond.read_column("ids", 0, 1, std::span(ids).first(1));
+  EXPECT_THAT(
+      message_of<DataError>([&] { beyond.read_column("ids", 1, 1, std::span(ids).first(1)); }),
+      HasSubstr("c.tokens: corrupt: ids has 9; the vocabulary has 9"));
   EXPECT_THROW(file.read_column("b", 0, 1, std::span(narrow)), InternalError);
   EXPECT_THROW(file.read_column("ids", 0, 1, std::span(narrow)), InternalError);
   EXPECT_THROW(file.read_column("a", 1, 1, std::span(narrow)), InternalError);

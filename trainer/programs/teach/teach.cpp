@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
+#include <cmath>
 #include <memory>
 #include <optional>
 #include <span>
@@ -182,8 +183,12 @@ class TaughtFile {
                 {{data::kTeacherTokens, top_k, data::TokenColumn::Element::int32},
                  {data::kTeacherLogProbs, top_k}}) {}
 
-  // Of the token of that number, whose forerunners have been set or have nothing.
+  // Of the token of that number, whose forerunners have been set or have nothing. Throws Error
+  // where it is no log-probability.
   void set(int64_t token, const int32_t* tokens, const float* log_probs) {
+    if (!std::isfinite(log_probs[0]))
+      throw Error(fmt::format("{}: token {}: the teacher gives no finite number there",
+                              path_text(from_.path()), token));
     extend_to(token + 1);
     const auto record = beside_.end() - static_cast<std::ptrdiff_t>(words_);
     for (size_t i = 0; i < top_k_; ++i) {
@@ -194,20 +199,22 @@ class TaughtFile {
 
   // Writes the documents of which all is known.
   void flush() {
-    while (document_ < from_.document_count()) {
+    size_t written = 0;  // words
+    for (; document_ < from_.document_count(); ++document_) {
       const TokenFile::Range range = from_.document(document_);
       if (range.count == 1) extend_to(range.first + 1);
-      if (range.first + range.count > known()) return;
+      if (range.first + range.count > known()) break;
       std::vector<int32_t> tokens(static_cast<size_t>(range.count));
       std::vector<uint8_t> carries_loss(tokens.size());
       from_.read(range.first, tokens);
       from_.read_loss_mask(range.first, carries_loss);
       const size_t words = tokens.size() * words_;
-      writer_.append(tokens, carries_loss, {}, std::as_bytes(std::span(beside_).first(words)));
-      beside_.erase(beside_.begin(), beside_.begin() + static_cast<std::ptrdiff_t>(words));
-      first_ += range.count;
-      ++document_;
+      writer_.append(tokens, carries_loss, {},
+                     std::as_bytes(std::span(beside_).subspan(written, words)));
+      written += words;
     }
+    beside_.erase(beside_.begin(), beside_.begin() + static_cast<std::ptrdiff_t>(written));
+    first_ += static_cast<int64_t>(written / words_);
   }
 
   void finish() {
