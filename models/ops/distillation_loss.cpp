@@ -19,8 +19,9 @@
 namespace longshore::models {
 namespace {
 
-// The least that any other token counts as.
-constexpr double kLeastRest = 1e-6;
+// The least that any other token counts as, and the least logarithm of a given one: no product of a
+// chance of 0 and an infinite logarithm.
+constexpr double kLeastRest = 1e-6, kLeastLogProb = -1e4;
 
 const DistillationOptions& options_of(const std::any& attrs) {
   return std::any_cast<const DistillationOptions&>(attrs);
@@ -109,7 +110,7 @@ class Outcomes {
     const size_t k = log_probs_.size() - 1;
     double sum = 0;
     for (size_t i = 0; i < k; ++i) {
-      log_probs_[i] = log_prob(i);
+      log_probs_[i] = std::max(log_prob(i), kLeastLogProb);
       sum += std::exp(log_probs_[i]);
     }
     rest_ = 1 - sum;
@@ -207,7 +208,8 @@ struct ComposedOutcomes {
   at::Tensor probs, rest, log_probs;  // [B,T,K], [B,T,1], and [B,T,K+1] at the temperature
 };
 
-ComposedOutcomes outcomes(const at::Tensor& log_probs, double temperature) {
+ComposedOutcomes outcomes(const at::Tensor& given, double temperature) {
+  const at::Tensor log_probs = given.clamp_min(kLeastLogProb);
   ComposedOutcomes all{.probs = log_probs.exp(), .rest = {}, .log_probs = {}};
   all.rest = 1 - all.probs.sum(-1, true);
   const at::Tensor with_rest = at::cat({log_probs, all.rest.clamp_min(kLeastRest).log()}, -1);

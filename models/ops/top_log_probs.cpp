@@ -1,7 +1,6 @@
 #include "models/ops/top_log_probs.h"
 
 #include <ATen/ops/logsumexp.h>
-#include <ATen/ops/mm.h>
 #include <ATen/ops/topk.h>
 
 #include <algorithm>
@@ -18,6 +17,7 @@
 #include "models/ops/kernels/onednn_matmul.h"
 #include "models/ops/kernels/simd.h"
 #include "models/ops/linear_cross_entropy/linear_cross_entropy_chunks.h"
+#include "models/ops/linear_cross_entropy/wide_product.h"
 
 namespace longshore::models {
 namespace {
@@ -149,16 +149,6 @@ void run_cpu(const KernelCall& call) {
 
 // --- composition
 
-// As linear_cross_entropy's composition has them.
-const ChunkSize& chunk_size(Target target) { return is_cuda(target) ? kChunkOnCuda : kChunkOnCpu; }
-
-at::Tensor wide_product(const KernelCall& call, const at::Tensor& a, const at::Tensor& b,
-                        at::ScalarType dtype) {
-  if (a.scalar_type() == dtype) return at::mm(a, b);
-  if (is_cuda(call.target)) return at::mm(a, b, dtype);
-  return at::mm(a.to(dtype), b.to(dtype));
-}
-
 void run_composed(const KernelCall& call) {
   const TopLogProbsOptions& o = options_of(call.attrs);
   const at::ScalarType wide = compute_type(call.in[0]);
@@ -170,7 +160,7 @@ void run_composed(const KernelCall& call) {
   }
   const at::Tensor tokens = matrix(call, call.out[0]), log_probs = matrix(call, call.out[1]);
   const int64_t rows = x.size(0),
-                chunk = chunk_tokens(chunk_size(call.target), rows, weight.size(0));
+                chunk = chunk_tokens(composed_chunk_size(call.target), rows, weight.size(0));
   for (int64_t begin = 0; begin < rows; begin += chunk) {
     const int64_t size = std::min(chunk, rows - begin);
     at::Tensor logits = wide_product(call, x.narrow(0, begin, size), weight.t(), wide);

@@ -2,7 +2,8 @@
 //
 // usage: write_batches OUT CONFIG [key=value ...]
 // OUT, safetensors of int32: train.tokens and train.targets [steps * gradient_accumulation_steps,
-// B,T]; validation.tokens and validation.targets [batches,B,T]. A target of -1 carries no loss.
+// B,T]; where there is validation text validation.tokens and validation.targets [batches,B,T]. A
+// target of -1 carries no loss.
 #include <iostream>
 #include <span>
 #include <string>
@@ -49,10 +50,11 @@ void run(const std::string& out, const std::string& config_name,
   const data::BatchShape shape{config.per_device_batch_size, config.max_target_length};
   const trainer::TrainingData data =
       trainer::open_data(config, shape, [](const std::string& line) { std::cerr << line << "\n"; });
-  write(out,
-        {{"train", data.training, config.steps * config.gradient_accumulation_steps},
-         {"validation", data.validation.at(0).batches, data.validation.at(0).count}},
-        config.per_device_batch_size, config.max_target_length);
+  std::vector<Part> parts{
+      {"train", data.training, config.steps * config.gradient_accumulation_steps}};
+  if (!data.validation.empty())
+    parts.push_back({"validation", data.validation[0].batches, data.validation[0].count});
+  write(out, parts, config.per_device_batch_size, config.max_target_length);
 }
 
 }  // namespace

@@ -97,10 +97,14 @@ ReferenceValues read_by_first(const fs::path& file, const std::string& origin, c
   return of_all(values, world);
 }
 
-// That a file can be written there, before anything is computed for it.
-void require_writable(const fs::path& file, Links links) {
-  make_folder(file.parent_path());
-  const AtomicFile tried(file, links);
+// Keeps them for other runs; a folder that takes none ends no run.
+void share(const ReferenceValues& values, const fs::path& file, Console& console) {
+  try {
+    make_folder(file.parent_path());
+    values.write(file, Links::followed);
+  } catch (const FileError& error) {
+    console.line(std::string("reference: ") + error.what() + "; other runs compute it again");
+  }
 }
 
 std::vector<RowsInOrder> of_validation(const TrainingData& data) {
@@ -215,10 +219,8 @@ std::optional<ReferenceValues> precompute_reference(const PlannedRun& run, Train
   const fs::path file = run.spec.config().base_output_directory / kTokensFolder /
                         fmt::format("reference-{}.safetensors", origin);
   const fs::path own = run.opened.directory->path() / kReferenceFile;
-  if (run.world.is_first()) {
-    require_writable(file, Links::followed);
-    require_writable(own, Links::refused);
-  }
+  // That it can be written, before anything is computed for it.
+  if (run.world.is_first()) AtomicFile(own, Links::refused);
   const ReferenceValues before = read_by_first(file, origin, "remove it", run.world);
   std::vector<RowsInOrder> all = of_validation(run.opened.data);
   all.push_back(*run.opened.data.each_row);
@@ -226,8 +228,8 @@ std::optional<ReferenceValues> precompute_reference(const PlannedRun& run, Train
   const bool is_complete = found.add(flat(all), stops);
   ReferenceValues values = of_all(found.values(), run.world);
   if (run.world.is_first()) {
-    if (values.count() > before.count()) values.write(file, Links::followed);
     if (is_complete) values.write(own, Links::refused);
+    if (values.count() > before.count()) share(values, file, run.console);
   }
   const std::string computed =
       values.count() > before.count()

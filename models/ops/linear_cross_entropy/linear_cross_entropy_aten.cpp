@@ -8,18 +8,10 @@
 #include "models/ops/kernels/aten_product.h"
 #include "models/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "models/ops/linear_cross_entropy/linear_cross_entropy_chunks.h"
+#include "models/ops/linear_cross_entropy/wide_product.h"
 
 namespace longshore::models {
 namespace {
-
-const ChunkSize& chunk_size(Target target) { return is_cuda(target) ? kChunkOnCuda : kChunkOnCpu; }
-
-at::Tensor wide_product(const KernelCall& call, const at::Tensor& a, const at::Tensor& b,
-                        at::ScalarType dtype) {
-  if (a.scalar_type() == dtype) return at::mm(a, b);
-  if (is_cuda(call.target)) return at::mm(a, b, dtype);
-  return at::mm(a.to(dtype), b.to(dtype));
-}
 
 void run_chunks_composed(const KernelCall& call, const LinearCrossEntropyAttrs& of_loss,
                          const LinearCrossEntropyGradAttrs* attrs) {
@@ -33,7 +25,7 @@ void run_chunks_composed(const KernelCall& call, const LinearCrossEntropyAttrs& 
   if (attrs) dlosses = tensor(call, call.in[3]);
   if (is_each) losses = losses.view({tokens, -1});
   if (is_each && attrs) dlosses = dlosses.view({tokens, -1});
-  int64_t chunk = chunk_tokens(chunk_size(call.target), tokens, weight.size(0));
+  int64_t chunk = chunk_tokens(composed_chunk_size(call.target), tokens, weight.size(0));
   at::Tensor loss = at::zeros({}, x.options().dtype(wide));
   const CrossEntropyOperands at = cross_entropy_operands(call.in.size(), attrs);
   at::Tensor dweight, z, z_weight;

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -15,6 +14,7 @@
 #include "tests/data/safetensors_samples.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/trainer/checkpoint/tiny_run.h"
+#include "tests/trainer/run/run_records.h"
 
 namespace longshore::trainer {
 namespace {
@@ -54,11 +54,10 @@ class Distillation : public testing::Test {
   }
 
   std::string command(const std::string& tokens, const std::string& settings) {
-    std::string text = tiny_train(folder / "", "objective=distill " + settings);
-    const std::string what = "dataset_type=synthetic ";
-    return text.replace(text.find(what), what.size(),
-                        "dataset_type=documents excess_length_strategy=split dataset_path=" +
-                            (folder / tokens).string() + " ");
+    return replaced(tiny_train(folder / "", "objective=distill " + settings),
+                    "dataset_type=synthetic ",
+                    "dataset_type=documents excess_length_strategy=split dataset_path=" +
+                        (folder / tokens).string() + " ");
   }
 
   void run(const std::string& tokens, const std::string& settings) {
@@ -66,17 +65,10 @@ class Distillation : public testing::Test {
     ASSERT_EQ(result.exit_code, 0) << result.output;
   }
 
-  // Losses, and norms of gradients.
   std::vector<json> steps(const std::string& name) {
-    std::istringstream lines(data::read_file(folder / name / kMetricsFile));
-    std::vector<json> records;
-    for (std::string line; std::getline(lines, line);) {
-      const json record = json::parse(line);
-      json& kept = records.emplace_back();
-      for (const char* key : {"step", "loss", "grad_norm", "total_weights", "validation_loss"})
-        if (record.contains(key)) kept[key] = record[key];
-    }
-    return records;
+    static constexpr const char* kKeys[] = {"step", "loss", "grad_norm", "total_weights",
+                                            "validation_loss"};
+    return records_of(folder / name, kKeys);
   }
 
   data::TemporaryFolder folder;
@@ -139,10 +131,9 @@ TEST_F(Distillation, IsTheSameToTheBitWhateverMoves) {
     EXPECT_EQ(steps("moved"), expected);
   }
   run("taught.tokens", base + "distill_weight=1e-7 learning_rate=0.003 run_name=nearly");
-  std::string text = command("taught.tokens", base + "learning_rate=0.003 run_name=text");
-  const std::string what = "objective=distill";
-  text.replace(text.find(what), what.size(), "objective=sft");
-  const ProgramResult plainly = run_program(text);
+  const ProgramResult plainly =
+      run_program(replaced(command("taught.tokens", base + "learning_rate=0.003 run_name=text"),
+                           "objective=distill", "objective=sft"));
   ASSERT_EQ(plainly.exit_code, 0) << plainly.output;
   const std::vector<json> nearly = steps("nearly"), of_text = steps("text");
   ASSERT_EQ(nearly.size(), of_text.size());
@@ -158,16 +149,7 @@ TEST_F(Distillation, TakesTheMemoryThatPlanSays) {
                                    "gradient_accumulation_steps=2");
   const ProgramResult result = run_program(text);
   ASSERT_EQ(result.exit_code, 0) << result.output;
-  std::string plan = text;
-  plan.replace(0, std::string(TRAIN_PROGRAM).size(), PLAN_PROGRAM);
-  const ProgramResult planned =
-      run_program(plan + " --no-advice --json " + (folder / "p").string());
-  ASSERT_EQ(planned.exit_code, 0) << planned.output;
-  const json measured = json::parse(data::read_file(folder / "run/summary.json"))["memory"];
-  const json predicted = json::parse(data::read_file(folder / "p"))["plans"][0]["memory"];
-  for (const char* kind : {"device", "pinned_host"})
-    for (const auto& [key, value] : measured[kind].items())
-      EXPECT_EQ(predicted[kind][key], value) << kind << " " << key;
+  expect_planned_memory(text, folder / "run", folder / "p");
 }
 
 TEST_F(Distillation, SaysWhatDoesNotSuit) {

@@ -6,15 +6,14 @@
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "data/rows/batch.h"
 #include "data/rows/token_file.h"
-#include "tests/data/safetensors_samples.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/trainer/checkpoint/tiny_run.h"
+#include "tests/trainer/run/run_records.h"
 
 namespace longshore::trainer {
 namespace {
@@ -60,27 +59,17 @@ class PolicyGradientRuns : public testing::Test {
                     "dataset_type=documents dataset_path=" + data.string() + " ");
   }
 
-  static std::string replaced(std::string text, const std::string& what, const std::string& by) {
-    return text.replace(text.find(what), what.size(), by);
-  }
-
   void run(const fs::path& data, const std::string& settings) {
     const ProgramResult result = run_program(command(data, settings));
     ASSERT_EQ(result.exit_code, 0) << result.output;
   }
 
-  // Its steps, without what a clock or another plan decides.
   std::vector<json> steps(const std::string& name) {
-    std::istringstream lines(data::read_file(folder / name / kMetricsFile));
-    std::vector<json> records;
-    for (std::string line; std::getline(lines, line);) {
-      const json record = json::parse(line);
-      json& kept = records.emplace_back();
-      for (const char* key : {"step", "loss", "grad_norm", "total_weights", "policy_ratio",
-                              "policy_clip_fraction", "policy_kl", "validation_loss"})
-        if (record.contains(key)) kept[key] = record[key];
-    }
-    return records;
+    static constexpr const char* kKeys[] = {"step",         "loss",
+                                            "grad_norm",    "total_weights",
+                                            "policy_ratio", "policy_clip_fraction",
+                                            "policy_kl",    "validation_loss"};
+    return records_of(folder / name, kKeys);
   }
 
   data::TemporaryFolder folder;
@@ -146,16 +135,8 @@ TEST_F(PolicyGradientRuns, GoOnAsIfTheyHadNeverStoppedInTheMemoryThatPlanSays) {
   run(drawn, base + "run_name=halves steps=3");
   run(drawn, base + "run_name=halves steps=6");
   EXPECT_EQ(steps("halves"), steps("whole"));
-  const std::string plan =
-      replaced(command(drawn, base + "run_name=whole steps=6"), TRAIN_PROGRAM, PLAN_PROGRAM);
-  const ProgramResult planned =
-      run_program(plan + " --no-advice --json " + (folder / "p").string());
-  ASSERT_EQ(planned.exit_code, 0) << planned.output;
-  const json measured = json::parse(data::read_file(folder / "whole/summary.json"))["memory"];
-  const json predicted = json::parse(data::read_file(folder / "p"))["plans"][0]["memory"];
-  for (const char* kind : {"device", "pinned_host"})
-    for (const auto& [key, value] : measured[kind].items())
-      EXPECT_EQ(predicted[kind][key], value) << kind << " " << key;
+  expect_planned_memory(command(drawn, base + "run_name=whole steps=6"), folder / "whole",
+                        folder / "p");
 }
 
 TEST_F(PolicyGradientRuns, AreMeansHoweverAStepIsDivided) {

@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -14,6 +13,7 @@
 #include "tests/data/safetensors_samples.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/trainer/checkpoint/tiny_run.h"
+#include "tests/trainer/run/run_records.h"
 
 namespace longshore::trainer {
 namespace {
@@ -49,10 +49,6 @@ class PreferenceRuns : public testing::Test {
                     "dataset_type=documents dataset_path=" + pairs.string() + " ");
   }
 
-  static std::string replaced(std::string text, const std::string& what, const std::string& by) {
-    return text.replace(text.find(what), what.size(), by);
-  }
-
   // What it printed.
   std::string run(const std::string& settings) {
     const ProgramResult result = run_program(command(settings));
@@ -60,19 +56,19 @@ class PreferenceRuns : public testing::Test {
     return result.output;
   }
 
-  // Its steps, without what a clock or another plan decides.
   std::vector<json> steps(const std::string& name) {
-    std::istringstream lines(data::read_file(folder / name / kMetricsFile));
-    std::vector<json> records;
-    for (std::string line; std::getline(lines, line);) {
-      const json record = json::parse(line);
-      json& kept = records.emplace_back();
-      for (const char* key : {"step", "loss", "sft_loss", "grad_norm", "total_weights",
-                              "rewards_chosen", "rewards_margins", "rewards_accuracies",
-                              "logps_rejected", "validation_loss", "validation_rewards_margins"})
-        if (record.contains(key)) kept[key] = record[key];
-    }
-    return records;
+    static constexpr const char* kKeys[] = {"step",
+                                            "loss",
+                                            "sft_loss",
+                                            "grad_norm",
+                                            "total_weights",
+                                            "rewards_chosen",
+                                            "rewards_margins",
+                                            "rewards_accuracies",
+                                            "logps_rejected",
+                                            "validation_loss",
+                                            "validation_rewards_margins"};
+    return records_of(folder / name, kKeys);
   }
 
   data::TemporaryFolder folder;
@@ -187,17 +183,8 @@ TEST_F(PreferenceRuns, TakeTheMemoryThatPlanSays) {
     const std::string text =
         command(std::string(way) + " run_name=run steps=2 gradient_accumulation_steps=2");
     ASSERT_EQ(run_program(text).exit_code, 0);
-    std::string plan = text;
-    plan.replace(0, std::string(TRAIN_PROGRAM).size(), PLAN_PROGRAM);
-    const ProgramResult planned =
-        run_program(plan + " --no-advice --json " + (folder / "p").string());
-    ASSERT_EQ(planned.exit_code, 0) << planned.output;
-    EXPECT_THAT(planned.output, HasSubstr("what a reference takes:"));
-    const json measured = json::parse(data::read_file(folder / "run/summary.json"))["memory"];
-    const json predicted = json::parse(data::read_file(folder / "p"))["plans"][0]["memory"];
-    for (const char* kind : {"device", "pinned_host"})
-      for (const auto& [key, value] : measured[kind].items())
-        EXPECT_EQ(predicted[kind][key], value) << kind << " " << key;
+    EXPECT_THAT(expect_planned_memory(text, folder / "run", folder / "p"),
+                HasSubstr("what a reference takes:"));
   }
 }
 

@@ -174,12 +174,14 @@ class Pieces {
 // Documents with what stands beside their tokens, written when all of that is known.
 class TaughtFile {
  public:
-  TaughtFile(const TokenFile& from, const std::filesystem::path& out, int64_t top_k)
+  // A teacher may know ids that the tokenizer has not: it has room for more.
+  TaughtFile(const TokenFile& from, const std::filesystem::path& out, int64_t top_k,
+             int64_t vocabulary)
       : from_(from),
         words_(static_cast<size_t>(2 * top_k)),
         top_k_(static_cast<size_t>(top_k)),
-        writer_(out, from.vocab_size(), from.tokenizer_fingerprint(), from.loss_mask(),
-                data::Pairing::absent,
+        writer_(out, std::max(from.vocab_size(), static_cast<int32_t>(vocabulary)),
+                from.tokenizer_fingerprint(), from.loss_mask(), data::Pairing::absent,
                 {{data::kTeacherTokens, top_k, data::TokenColumn::Element::int32},
                  {data::kTeacherLogProbs, top_k}}) {}
 
@@ -319,8 +321,8 @@ void teach(const TeachRequest& request) {
   require_documents(file);
 
   const StopSignal listening;
+  TaughtFile taught(file, request.out, request.top_k, model.vocabulary);
   Teacher teacher(request, config, model, target);
-  TaughtFile taught(file, request.out, request.top_k);
   const data::BatchSchema schema = teacher.schema();
   Pieces all(file, schema.shape);
   Progress progress(file.token_count());
