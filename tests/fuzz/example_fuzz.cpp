@@ -1,5 +1,6 @@
 // Any line as an example: refused with a DataError, or with something to learn, in UTF-8.
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -47,6 +48,20 @@ struct Check {
     for (const auto& answer : {example.chosen, example.rejected})
       if (answer) std::visit(*this, *answer);
   }
+  void operator()(const RolloutExample& example) const {
+    const RolloutValues& values = example.values;
+    require(!values.advantages.empty());
+    for (const auto* numbers :
+         {&values.advantages, &values.old_log_probs, &values.reference_log_probs})
+      for (const float number : *numbers) require(std::isfinite(number));
+    std::visit(*this, example.drawn);
+  }
+  void operator()(const DrawnTokens& tokens) const {
+    require(!tokens.prompt.empty() && !tokens.completion.empty());
+    require(tokens.completion.size() == tokens.completion_mask.size());
+    for (const auto* ids : {&tokens.prompt, &tokens.completion})
+      for (const int32_t id : *ids) require(id >= 0);
+  }
 
  private:
   static void check(const std::vector<ImageSource>& images) {
@@ -66,7 +81,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       const ExampleOptions options{.has_template = has_template, .kind = kind};
       try {
         const Example example = read_example(record, options).example;
-        require(std::holds_alternative<PreferenceExample>(example) == preference);
+        require(std::holds_alternative<PreferenceExample>(example) ==
+                (kind == ExampleKind::preference));
+        require(std::holds_alternative<RolloutExample>(example) == (kind == ExampleKind::rollout));
         std::visit(Check{}, example);
       } catch (const longshore::DataError& error) {
         // What a message quotes of the line is printable.
