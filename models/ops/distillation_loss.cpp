@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "models/ir/backward.h"
 #include "models/ir/infer.h"
 #include "models/ir/print.h"
 #include "models/ops/kernels/aten.h"
 #include "models/ops/linear_cross_entropy/linear_cross_entropy.h"
+#include "models/ops/loss_vjp.h"
 
 namespace longshore::models {
 namespace {
@@ -54,15 +54,6 @@ Types infer_grad(const std::any& attrs, std::span<const Type> in) {
   expect(in[0] == scalar_loss(in[1].dtype), "distillation_loss_grad",
          "dloss is not a scalar of the loss's type");
   return {in[1]};
-}
-
-void vjp(Backward& backward, const Node& node) {
-  const ValueId losses = node.in[0];
-  if (!backward.wants_gradient(losses)) return;
-  std::vector<ValueId> in{backward.gradient(node.out[0])};
-  in.insert(in.end(), node.in.begin(), node.in.end());
-  backward.contribute(
-      losses, backward.emit(distillation_loss_grad_op, node.attrs, std::move(in), losses)[0]);
 }
 
 Cost cost(const std::any&, std::span<const Type> in, std::span<const Type> out) {
@@ -270,7 +261,7 @@ int64_t workspace_composed(const std::any&, std::span<const Type> in, std::span<
 
 const Op distillation_loss_op{.name = "distillation_loss",
                               .infer = infer,
-                              .vjp = vjp,
+                              .vjp = loss_vjp<distillation_loss_grad_op>,
                               .cost = cost,
                               .print = print,
                               .cpu = {run_cpu},

@@ -10,10 +10,10 @@
 #include <string>
 
 #include "base/error.h"
-#include "models/ir/backward.h"
 #include "models/ir/infer.h"
 #include "models/ir/print.h"
 #include "models/ops/kernels/aten.h"
+#include "models/ops/loss_vjp.h"
 
 namespace longshore::models {
 namespace {
@@ -74,16 +74,6 @@ Types infer_chosen_grad(const std::any&, std::span<const Type> in) {
   expect(in[0] == scalar_loss(in[1].dtype), "chosen_loss_grad",
          "dloss is not a scalar of the loss's type");
   return {in[1]};
-}
-
-// By the op that reads dloss and then the same inputs.
-template <const Op& grad_op>
-void vjp(Backward& backward, const Node& node) {
-  const ValueId log_probs = node.in[0];
-  if (!backward.wants_gradient(log_probs)) return;
-  std::vector<ValueId> in{backward.gradient(node.out[0])};
-  in.insert(in.end(), node.in.begin(), node.in.end());
-  backward.contribute(log_probs, backward.emit(grad_op, node.attrs, std::move(in), log_probs)[0]);
 }
 
 Cost cost(const std::any&, std::span<const Type> in, std::span<const Type> out) {
@@ -384,7 +374,7 @@ int64_t workspace_composed(const std::any&, std::span<const Type> in, std::span<
 
 const Op preference_loss_op{.name = "preference_loss",
                             .infer = infer,
-                            .vjp = vjp<preference_loss_grad_op>,
+                            .vjp = loss_vjp<preference_loss_grad_op>,
                             .cost = cost,
                             .print = print,
                             .cpu = {run_cpu},
@@ -401,7 +391,7 @@ const Op preference_loss_grad_op{.name = "preference_loss_grad",
 
 const Op chosen_loss_op{.name = "chosen_loss",
                         .infer = infer_chosen,
-                        .vjp = vjp<chosen_loss_grad_op>,
+                        .vjp = loss_vjp<chosen_loss_grad_op>,
                         .cost = cost,
                         .cpu = {run_chosen_cpu},
                         .cuda = {run_chosen_composed, workspace_composed},

@@ -30,7 +30,7 @@ class PolicyGradientRuns : public testing::Test {
 
   // Good answers count up from the prompt, bad ones down; their advantages are 1 and `bad`.
   fs::path rollouts(const std::string& name, Old old, float bad = -1) {
-    const fs::path path = folder / name;
+    fs::path path = folder / name;
     std::vector<data::TokenColumn> columns{{data::kAdvantages}, {data::kOldLogProbs}};
     if (old == Old::near) columns.push_back({data::kReferenceLogProbs});
     data::TokenFileWriter writer(path, kVocabulary, 0, data::LossMask::present,
