@@ -86,6 +86,8 @@ std::vector<float> read_log_probs(const ordered_json& value, const std::string& 
   // Less than any that a model gives; sums of such are finite.
   constexpr float kLeast = -1e4, kMost = 1e-3;
   std::vector<float> values = read_values(value, name);
+  if (values.empty())
+    throw DataError(name + ": found nothing, expected a log-probability of each token");
   for (size_t i = 0; i < values.size(); ++i)
     if (values[i] < kLeast || values[i] > kMost)
       throw DataError(place(name, i) + ": found " + of_cell(value)[i].dump() +

@@ -29,7 +29,7 @@ std::vector<uint8_t> read_mask(const nlohmann::ordered_json& value, const std::s
 std::vector<float> read_values(const nlohmann::ordered_json& value, const std::string& name);
 // The same, where one number is a list of one.
 std::vector<float> read_advantages(const nlohmann::ordered_json& value, const std::string& name);
-// The same, where each is a log-probability: at most 0, but for rounding.
+// The same, where each is a log-probability: at most 0, but for rounding. There is one at least.
 std::vector<float> read_log_probs(const nlohmann::ordered_json& value, const std::string& name);
 
 // Those of a document's tokens, each with its advantage, the drawing policy's log-probability, NaN

@@ -108,6 +108,9 @@ TEST(Rollout, SaysWhatDoesNotSuit) {
   EXPECT_THAT(refusal(ids + R"("x": 1})"), HasSubstr("found no \"advantages\""));
   EXPECT_THAT(refusal(R"({"completion_ids": [7], "advantages": 1})"),
               HasSubstr("found no \"prompt_ids\""));
+  for (const char* name : {"old_log_probs", "reference_log_probs"})
+    EXPECT_THAT(refusal(ids + R"("advantages": 1, ")" + name + R"(": []})"),
+                HasSubstr(std::string(name) + ": found nothing, expected a log-probability"));
   EXPECT_THAT(refusal(ids + R"("advantages": 1, "old_log_probs": [-1, 5]})"),
               HasSubstr("old_log_probs[1]: found 5, expected a log-probability, at most 0"));
   EXPECT_THAT(refusal(R"({"prompt": "a", "completion": " b", "advantages": 1,
