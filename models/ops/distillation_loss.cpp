@@ -252,7 +252,7 @@ void run_grad_composed(const KernelCall& call) {
 }
 
 int64_t workspace_composed(const std::any&, std::span<const Type> in, std::span<const Type>) {
-  constexpr int64_t kTensors = 24;  // of 8 bytes for each token, or for any other
+  constexpr int64_t kTensors = 26;  // of 8 bytes for each token, or for any other; none is reused
   const Shape& tokens = in[1].shape;
   return kTensors * allocated_bytes(8 * (tokens.count() + tokens.rows())) + kReductionBytes;
 }
