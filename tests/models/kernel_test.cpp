@@ -146,10 +146,13 @@ Checks checks_of(Emulated emulated) {
   return emulated == Emulated::ahead || emulated == Emulated::behind ? Checks::memory : Checks::all;
 }
 
+// An order is the same in both.
 TEST_P(EmulatedKernels, AgreeWithTheReferenceInFloat32) {
+  if (GetParam() == Emulated::behind) GTEST_SKIP() << "done in bfloat16";
   compare_cases(Dtype::float32, GetParam(), checks_of(GetParam()));
 }
 TEST_P(EmulatedKernels, AgreeWithTheReferenceInBfloat16) {
+  if (GetParam() == Emulated::ahead) GTEST_SKIP() << "done in float32";
   if (!multiplies_bfloat16()) GTEST_SKIP() << "oneDNN has no bfloat16 products on this CPU";
   compare_cases(Dtype::bfloat16, GetParam(), checks_of(GetParam()));
 }
