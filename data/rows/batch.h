@@ -33,6 +33,9 @@ inline constexpr const char *kTeacherTokens = "teacher_tokens",
 // the policy that drew it, and by a reference.
 inline constexpr const char *kAdvantages = "advantages", *kOldLogProbs = "old_log_probs",
                             *kReferenceLogProbs = "reference_log_probs";
+// Log-probabilities of files are no less and, but for rounding, no more than 0: sums of them are
+// finite.
+inline constexpr float kLeastLogProb = -1e4F, kMostLogProb = 1e-3F;
 // Of each row one: its number among all rows of a run, in 32 bits.
 inline constexpr const char* kRowNumbers = "row_numbers";
 constexpr int32_t kNoPlace = -1;

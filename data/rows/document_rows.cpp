@@ -126,6 +126,10 @@ void DocumentRows::put_columns(const Row& into, int64_t at, const TokenSequence&
       const std::span<int32_t> values =
           into[column.name].subspan(static_cast<size_t>(at * width), count);
       file_->read_column(column.name, sequence.first_token + 1, width, values);
+      if (const auto none = std::ranges::find(values, kIgnoredTarget); none != values.end())
+        throw DataError(path_text(file_->path()) + ": corrupt: token " +
+                        std::to_string(sequence.first_token + 1 + (none - values.begin()) / width) +
+                        " has no " + column.name);
     } else {
       std::vector<float> values(count);
       file_->read_column(column.name, sequence.first_token + 1, width, std::span(values));

@@ -223,7 +223,7 @@ TokenFile::TokenFile(const std::filesystem::path& path)
       mapping_.bytes().subspan(static_cast<uint64_t>(header_bytes_) + payload_bytes(header));
   naming(path_, [&] {
     if (version_ == kVersionWithColumns)
-      tables = tables.subspan(columns_.emplace(tables, token_count_).bytes());
+      tables = tables.subspan(columns_.emplace(tables, token_count_, vocab_size_).bytes());
     images_.emplace(tables, document_count_);
   });
 }
@@ -238,11 +238,14 @@ const TokenColumn* TokenFile::column(std::string_view name) const {
   return found == columns().end() ? nullptr : &*found;
 }
 
-void TokenFile::require_ids(std::string_view name, std::span<const int32_t> ids) const {
-  for (const int32_t id : ids)
-    if (id < -1 || id >= vocab_size_)
-      throw DataError(path_text(path_) + ": corrupt: " + std::string(name) + " has " +
-                      std::to_string(id) + "; the vocabulary has " + std::to_string(vocab_size_));
+void TokenFile::read_column(std::string_view name, int64_t first, int64_t width,
+                            std::span<float> out) const {
+  naming(path_, [&] { required_columns(name).read(name, first, width, out); });
+}
+
+void TokenFile::read_column(std::string_view name, int64_t first, int64_t width,
+                            std::span<int32_t> out) const {
+  naming(path_, [&] { required_columns(name).read(name, first, width, out); });
 }
 
 const TokenColumns& TokenFile::required_columns(std::string_view name) const {
@@ -367,8 +370,7 @@ TokenFileWriter::TokenFileWriter(std::filesystem::path path, int32_t vocab_size,
 }
 
 void TokenFileWriter::append(std::span<const int32_t> tokens, std::span<const uint8_t> carries_loss,
-                             std::span<const ImageReference> images,
-                             std::span<const std::byte> beside) {
+                             std::span<const ImageReference> images) {
   auto refuse = [&](const std::string& what) {
     throw InternalError(path_text(file_.path()) + ": " + what);
   };
@@ -389,10 +391,6 @@ void TokenFileWriter::append(std::span<const int32_t> tokens, std::span<const ui
   append_content(buffer_);
   token_count_ += static_cast<int64_t>(tokens.size());
   document_ends_.push_back(static_cast<uint64_t>(token_count_));
-  if (std::ssize(beside) != std::ssize(tokens) * columns_.bytes_of_token())
-    refuse(std::to_string(beside.size()) + " bytes beside " + std::to_string(tokens.size()) +
-           " tokens");
-  columns_.append(beside);
   images_.add_document(images);
 }
 
@@ -405,6 +403,9 @@ void TokenFileWriter::finish(int64_t skipped_lines) {
   const bool has_pairs = pairing_ == Pairing::present;
   if (has_pairs && document_count() % 2 != 0)
     throw InternalError(path_text(file_.path()) + ": half a pair");
+  if (columns_.bytes() != token_count_ * columns_.bytes_of_token())
+    throw InternalError(path_text(file_.path()) + ": " + std::to_string(columns_.bytes()) +
+                        " bytes beside " + std::to_string(token_count_) + " tokens");
   const uint64_t token_bytes = static_cast<uint64_t>(token_count_ * bytes_per_token_);
   const std::vector<std::byte> zeros(padded(token_bytes) - token_bytes);
   append_content(zeros);

@@ -42,7 +42,6 @@
 #include <stop_token>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <vector>
 
 #include "base/atomic_file.h"
@@ -92,13 +91,10 @@ class TokenFile {
   const std::vector<TokenColumn>& columns() const;
   const TokenColumn* column(std::string_view name) const;  // null where there is none
   bool has_column(std::string_view name) const { return column(name) != nullptr; }
-  // Of the tokens from `first` on: see TokenColumns. Integers are token ids, or -1 for none; throws
-  // a DataError for others.
-  template <class T>
-  void read_column(std::string_view name, int64_t first, int64_t width, std::span<T> out) const {
-    required_columns(name).read(name, first, width, out);
-    if constexpr (std::is_same_v<T, int32_t>) require_ids(name, out);
-  }
+  // Of the tokens from `first` on: see TokenColumns.
+  void read_column(std::string_view name, int64_t first, int64_t width, std::span<float> out) const;
+  void read_column(std::string_view name, int64_t first, int64_t width,
+                   std::span<int32_t> out) const;
 
   // The tokens of a document; needs has_documents().
   Range document(int64_t index) const;
@@ -127,7 +123,6 @@ class TokenFile {
   const std::byte* tokens_from(int64_t first, size_t count) const;
   uint64_t document_end(int64_t index) const;
   const TokenColumns& required_columns(std::string_view name) const;
-  void require_ids(std::string_view name, std::span<const int32_t> ids) const;
 
   std::filesystem::path path_;
   FileMapping mapping_;
@@ -150,7 +145,7 @@ bool begins_as_token_file(const std::filesystem::path& path);
 
 // Writes a token file: any number of appends, then finish(). Without finish() nothing is left
 // behind. Throws FileError where the file system refuses. Takes 8 bytes of memory a document, and
-// what an ImageTableWriter takes.
+// what an ImageTableWriter takes. Until the end what stands beside tokens is in a file of its own.
 class TokenFileWriter {
  public:
   // Pairs have a loss mask.
@@ -161,12 +156,14 @@ class TokenFileWriter {
   // A document. `carries_loss` has 1 or 0 for each token, or nothing: all do. Tokens outside the
   // vocabulary, an empty document and a 0 in a file without marks are InternalErrors: they come
   // from the tokenizer.
-  // `beside` has the values of all columns of each token, token by token, 4 bytes each.
   void append(std::span<const int32_t> tokens, std::span<const uint8_t> carries_loss = {},
-              std::span<const ImageReference> images = {}, std::span<const std::byte> beside = {});
+              std::span<const ImageReference> images = {});
+  // What stands beside the next tokens, whether these are there yet or not: the values of all
+  // columns of each, token by token, 4 bytes each.
+  void append_beside(std::span<const std::byte> values) { columns_.append(values); }
 
   // Puts the file under its name, for good: contents and name are synced to the disk. An odd number
-  // of documents of pairs is an InternalError.
+  // of documents of pairs is an InternalError, and other values beside tokens than all have.
   void finish(int64_t skipped_lines = 0);
 
   int64_t token_count() const { return token_count_; }

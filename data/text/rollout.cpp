@@ -83,13 +83,11 @@ std::vector<float> read_advantages(const ordered_json& cell, const std::string& 
 }
 
 std::vector<float> read_log_probs(const ordered_json& value, const std::string& name) {
-  // Less than any that a model gives; sums of such are finite.
-  constexpr float kLeast = -1e4, kMost = 1e-3;
   std::vector<float> values = read_values(value, name);
   if (values.empty())
     throw DataError(name + ": found nothing, expected a log-probability of each token");
   for (size_t i = 0; i < values.size(); ++i)
-    if (values[i] < kLeast || values[i] > kMost)
+    if (values[i] < kLeastLogProb || values[i] > kMostLogProb)
       throw DataError(place(name, i) + ": found " + of_cell(value)[i].dump() +
                       ", expected a log-probability, at most 0");
   return values;

@@ -47,9 +47,10 @@ class OrderedEncoder {
   void append_first() {
     const EncodedTexts encoded = at_work_.front().get();
     at_work_.pop_front();
-    for (const Document& document : encoded.documents)
-      writer_.append(document.tokens, document.carries_loss, document.images,
-                     std::as_bytes(std::span(document.beside)));
+    for (const Document& document : encoded.documents) {
+      writer_.append(document.tokens, document.carries_loss, document.images);
+      writer_.append_beside(std::as_bytes(std::span(document.beside)));
+    }
     skipped_lines_ += encoded.skipped_lines;
     with_own_bos_eos_ += encoded.with_own_bos_eos;
     rewritten_ += encoded.rewritten;

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <bit>
 #include <cmath>
 #include <filesystem>
@@ -209,49 +210,43 @@ TEST(Rollout, FilesHaveTheSameBesideTheirTokens) {
 TEST(TokenColumns, AreFoundWhereTheyCannotBe) {
   TemporaryFolder folder;
   {
-    TokenFileWriter writer(folder / "a.tokens", 1000, 0, LossMask::present, Pairing::absent,
-                           {{"a", 1}, {"wide", 2}, {"ids", 1, TokenColumn::Element::int32}});
-    const auto append = [&](const std::vector<int32_t>& tokens, float first) {
-      std::vector<float> beside;
+    TokenFileWriter writer(
+        folder / "a.tokens", 1000, 0, LossMask::present, Pairing::absent,
+        {{kAdvantages}, {kTeacherLogProbs, 2}, {kTeacherTokens, 2, TokenColumn::Element::int32}});
+    // Of the n-th token.
+    float n = 0;
+    const auto append = [&](const std::vector<int32_t>& tokens) {
+      writer.append(tokens);
       for (const int32_t token : tokens) {
-        beside.insert(beside.end(), {first, first + 1, first + 2, std::bit_cast<float>(token)});
-        first += 3;
+        const std::array beside{n, -n - 1, -n - 2, std::bit_cast<float>(token),
+                                std::bit_cast<float>(int32_t{-1})};
+        writer.append_beside(std::as_bytes(std::span(beside)));
+        ++n;
       }
-      writer.append(tokens, {}, {}, std::as_bytes(std::span(beside)));
     };
-    append({5, 6, 7}, 1);
-    append({8, 9}, -6);
+    append({5, 6, 7});
+    append({8, 9});
     writer.finish();
   }
   const std::string whole = read_file(folder / "a.tokens");
   EXPECT_EQ(whole[8], 7);
   const TokenFile file(folder / "a.tokens");
   std::vector<float> wide(4), narrow(5);
-  std::vector<int32_t> ids(5);
-  file.read_column("wide", 2, 2, std::span(wide));
-  EXPECT_THAT(wide, ElementsAre(8, 9, -5, -4));
-  file.read_column("a", 0, 1, std::span(narrow));
-  EXPECT_THAT(narrow, ElementsAre(1, 4, 7, -6, -3));
-  file.read_column("wide", 0, 1, std::span(narrow));
-  EXPECT_THAT(narrow, ElementsAre(2, 5, 8, -5, -2));
-  file.read_column("ids", 0, 1, std::span(ids));
+  std::vector<int32_t> ids(5), wide_ids(4);
+  file.read_column(kTeacherLogProbs, 2, 2, wide);
+  EXPECT_THAT(wide, ElementsAre(-3, -4, -4, -5));
+  file.read_column(kAdvantages, 0, 1, narrow);
+  EXPECT_THAT(narrow, ElementsAre(0, 1, 2, 3, 4));
+  file.read_column(kTeacherLogProbs, 0, 1, narrow);
+  EXPECT_THAT(narrow, ElementsAre(-1, -2, -3, -4, -5));
+  file.read_column(kTeacherTokens, 0, 1, ids);
   EXPECT_THAT(ids, ElementsAre(5, 6, 7, 8, 9));
-  {
-    TokenFileWriter writer(folder / "c.tokens", 9, 0, LossMask::present, Pairing::absent,
-                           {{"ids", 1, TokenColumn::Element::int32}});
-    const std::vector<int32_t> beside{-1, 9};
-    writer.append(std::vector<int32_t>{1, 2}, {}, {}, std::as_bytes(std::span(beside)));
-    writer.finish();
-  }
-  const TokenFile beyond(folder / "c.tokens");
-  beyond.read_column("ids", 0, 1, std::span(ids).first(1));
-  EXPECT_THAT(
-      message_of<DataError>([&] { beyond.read_column("ids", 1, 1, std::span(ids).first(1)); }),
-      HasSubstr("c.tokens: corrupt: ids has 9; the vocabulary has 9"));
-  EXPECT_THROW(file.read_column("b", 0, 1, std::span(narrow)), InternalError);
-  EXPECT_THROW(file.read_column("ids", 0, 1, std::span(narrow)), InternalError);
-  EXPECT_THROW(file.read_column("a", 1, 1, std::span(narrow)), InternalError);
-  EXPECT_THROW(file.read_column("a", 0, 2, std::span(wide)), InternalError);
+  file.read_column(kTeacherTokens, 1, 2, wide_ids);
+  EXPECT_THAT(wide_ids, ElementsAre(6, -1, 7, -1));
+  EXPECT_THROW(file.read_column(kOldLogProbs, 0, 1, narrow), InternalError);
+  EXPECT_THROW(file.read_column(kTeacherTokens, 0, 1, narrow), InternalError);
+  EXPECT_THROW(file.read_column(kAdvantages, 1, 1, narrow), InternalError);
+  EXPECT_THROW(file.read_column(kAdvantages, 0, 2, wide), InternalError);
   for (size_t bytes = 0; bytes < whole.size(); ++bytes)
     EXPECT_THROW(TokenFile(folder.write("b.tokens", whole.substr(0, bytes))), DataError);
   EXPECT_THROW(TokenFile(folder.write("b.tokens", whole + '\0')), DataError);
@@ -264,10 +259,69 @@ TEST(TokenColumns, AreFoundWhereTheyCannotBe) {
   };
   EXPECT_THAT(changed(0, 9), HasSubstr("truncated or corrupt: 9 columns, expected 1 to 8"));
   EXPECT_THAT(changed(0, 0), HasSubstr("corrupt: 0 columns"));
-  EXPECT_THAT(changed(8, '!'), HasSubstr("corrupt: a column is named \"!\""));
-  EXPECT_THAT(changed(8 + 24 + 1, 1), HasSubstr("columns of 5 tokens, more than the file"));
-  EXPECT_THAT(changed(8 + 24 + 3, 1), HasSubstr("corrupt: column a has "));
-  EXPECT_THAT(changed(8 + 28, 2), HasSubstr("corrupt: column a has 1 values of kind 2"));
+  EXPECT_THAT(changed(8, '!'), HasSubstr("corrupt: a column is named \"!dvantages\""));
+  EXPECT_THAT(changed(8 + 24, 2), HasSubstr("corrupt: column advantages has 2 values of kind 0, "
+                                            "expected 1 of kind 0"));
+  EXPECT_THAT(changed(8 + 28, 1), HasSubstr("corrupt: column advantages has 1 values of kind 1"));
+  constexpr size_t kLogProbs = 8 + 32 + 24;  // the width
+  EXPECT_THAT(changed(kLogProbs, 3), HasSubstr("corrupt: 2 teacher_tokens for 3 teacher_log_pro"));
+  EXPECT_THAT(changed(kLogProbs + 2, 2), HasSubstr("column teacher_log_probs has 131074 values of "
+                                                   "kind 0, expected 1 to 65536 of kind 0"));
+  // Both.
+  std::string bytes = whole;
+  bytes[kColumns + kLogProbs + 1] = bytes[kColumns + kLogProbs + 32 + 1] = 1;
+  EXPECT_THAT(message_of<DataError>([&] { TokenFile(folder.write("b.tokens", bytes)); }),
+              HasSubstr("columns of 5 tokens, more than the file"));
+}
+
+// Of a file that was made by others.
+TEST(TokenColumns, HaveOnlyWhatTheyMayHave) {
+  TemporaryFolder folder;
+  const auto refusal = [&](const std::vector<TokenColumn>& columns, auto... values) {
+    TokenFileWriter writer(folder / "a.tokens", 9, 0, LossMask::absent, Pairing::absent, columns);
+    writer.append(std::vector<int32_t>{1});
+    const auto as_float = [](auto value) {
+      if constexpr (std::is_same_v<decltype(value), int>)
+        return std::bit_cast<float>(value);
+      else
+        return static_cast<float>(value);
+    };
+    const std::array beside{as_float(values)...};
+    writer.append_beside(std::as_bytes(std::span(beside)));
+    writer.finish();
+    return message_of<DataError>([&] {
+      const TokenFile file(folder / "a.tokens");
+      for (const TokenColumn& column : columns) {
+        std::vector<float> floats(static_cast<size_t>(column.width));
+        std::vector<int32_t> ids(floats.size());
+        if (column.element == TokenColumn::Element::int32)
+          file.read_column(column.name, 0, column.width, ids);
+        else
+          file.read_column(column.name, 0, column.width, floats);
+      }
+      throw DataError("none");
+    });
+  };
+  const std::vector<TokenColumn> drawn{{kAdvantages}, {kOldLogProbs}, {kReferenceLogProbs}};
+  EXPECT_EQ(refusal(drawn, 1., NAN, -1.), "none");
+  EXPECT_EQ(refusal(drawn, -1e30, 1e-4, 0.), "none");
+  EXPECT_THAT(refusal(drawn, NAN, NAN, -1.),
+              HasSubstr("a.tokens: corrupt: advantages of token 0: found nan, expected a finite "
+                        "number"));
+  EXPECT_THAT(refusal(drawn, 1., 0.5, -1.),
+              HasSubstr("old_log_probs of token 0: found 0.500000, expected a log-probability, at "
+                        "most 0"));
+  EXPECT_THAT(refusal(drawn, 1., -1., NAN), HasSubstr("reference_log_probs of token 0: found nan"));
+  EXPECT_THAT(refusal(drawn, 1., -INFINITY, -1.),
+              HasSubstr("old_log_probs of token 0: found -inf"));
+  const std::vector<TokenColumn> taught{{kTeacherTokens, 2, TokenColumn::Element::int32},
+                                        {kTeacherLogProbs, 2}};
+  EXPECT_EQ(refusal(taught, 8, -1, -0.7, -0.7), "none");
+  EXPECT_THAT(refusal(taught, 8, 9, -0.7, -0.7),
+              HasSubstr("teacher_tokens of token 0: found 9, expected -1 or an id below 9"));
+  EXPECT_THAT(refusal(taught, 8, -2, -0.7, -0.7), HasSubstr("teacher_tokens of token 0: found -2"));
+  EXPECT_THAT(refusal(taught, 7, 8, -0.7, -0.6),
+              HasSubstr("teacher_log_probs of token 0: found probabilities that sum to 1.04"));
 }
 
 }  // namespace

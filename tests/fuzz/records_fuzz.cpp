@@ -13,10 +13,9 @@
 #include "base/error.h"
 #include "base/json_tree.h"
 #include "data/text/open_records.h"
+#include "tests/fuzz/memory_folder.h"
 
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr std::array<std::string_view, 8> kEnds{".jsonl",    ".json",    ".csv",    ".tsv",
                                                 ".jsonl.gz", ".csv.zst", ".csv.gz", ".json.zst"};
@@ -25,29 +24,13 @@ void require(bool condition) {
   if (!condition) std::abort();
 }
 
-// In memory where there is such a file system.
-class Folder {
- public:
-  Folder() {
-    const fs::path parent = fs::exists("/dev/shm") ? "/dev/shm" : fs::temp_directory_path();
-    std::string name = parent / "records-XXXXXX";
-    require(mkdtemp(name.data()) != nullptr);
-    path_ = name;
-  }
-  ~Folder() { fs::remove_all(path_); }
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
-
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   const std::string_view end = kEnds[data[0] % kEnds.size()];
-  static const Folder folder;
-  const fs::path path = folder.path() / ("a" + std::string(end));
+  static const longshore::MemoryFolder folder;
+  const std::filesystem::path path = folder.path() / ("a" + std::string(end));
   std::ofstream(path, std::ios::binary)
       .write(reinterpret_cast<const char*>(data + 1), static_cast<std::streamsize>(size - 1));
   try {

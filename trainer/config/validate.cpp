@@ -289,14 +289,6 @@ void check_parallelism(const Config& config) {
                "ici_fsdp_parallelism and dcn_data_parallelism");
 }
 
-void check_batch(const Config& config) {
-  if (config.per_device_batch_size * config.max_target_length > kMaxTokens) {
-    refuse(config, "per_device_batch_size",
-           "at most " + std::to_string(kMaxTokens) + " tokens with " +
-               described(config, "max_target_length"));
-  }
-}
-
 void check_offload(const Config& config) {
   if (config.offload_layers > config.model.layers) {
     refuse(config, "offload_layers",
@@ -649,6 +641,13 @@ void validate_remat(const Config& config) {
            "false, or remat_policy: auto, not " + described(config, "remat_policy"));
 }
 
+void require_tokens_of_batch(const Config& config) {
+  if (config.per_device_batch_size * config.max_target_length > kMaxTokens)
+    refuse(config, "per_device_batch_size",
+           "at most " + std::to_string(kMaxTokens) + " tokens with " +
+               described(config, "max_target_length"));
+}
+
 void require_layers_on_device(const Config& config, const std::filesystem::path& model,
                               int64_t layers) {
   constexpr const char* kKey = "parameter_layers_on_device";
@@ -683,7 +682,8 @@ void find_other_faults(const Config& config, ProblemList& problems) {
 void find_model_faults(const Config& config, ProblemList& problems) {
   // The others count on it.
   if (problems.holds([&] { check_ranges(config); }))
-    find_faults(config, {check_model, check_images, check_batch, check_offload}, problems);
+    find_faults(config, {check_model, check_images, require_tokens_of_batch, check_offload},
+                problems);
 }
 
 void find_remat_faults(const Config& config, ProblemList& problems) {

@@ -24,6 +24,9 @@ void find_other_faults(const Config& config, ProblemList& problems);
 void validate_remat(const Config& config);
 void validate_but_remat(const Config& config);
 
+// Throws a ConfigError where a micro-batch has more than kMaxTokens tokens.
+void require_tokens_of_batch(const Config& config);
+
 // Of a program that takes a folder's model and no profile: throws a ConfigError where
 // parameter_layers_on_device is auto, or more than the model's layers.
 void require_layers_on_device(const Config& config, const std::filesystem::path& model,

@@ -146,6 +146,12 @@ class Lines {
   int64_t size_ = -1, position_ = 0;
 };
 
+// Small divergences are not 0.
+std::string loss_text(double loss) {
+  constexpr double kSmall = 0.1;
+  return std::abs(loss) < kSmall ? fmt::format("{:.3g}", loss) : fmt::format("{:.3f}", loss);
+}
+
 double gib(int64_t bytes) { return static_cast<double>(bytes) / (int64_t{1} << 30); }
 
 }  // namespace
@@ -164,11 +170,11 @@ std::string text(const StepMetrics& m) {
   if (m.expert_load != 0) of_routers += fmt::format("expert load: {:.2f}, ", m.expert_load);
   return fmt::format(
       "completed step: {}, seconds: {:.3f}, TFLOP/s/device: {:.3f}, MFU: {:.1f} %, "
-      "Tokens/s/device: {:.1f}, total_weights: {}, loss: {:.3f}, {}{}grad_norm: {:.2f}, lr: "
+      "Tokens/s/device: {:.1f}, total_weights: {}, loss: {}, {}{}grad_norm: {:.2f}, lr: "
       "{:.1e}, "
       "device GiB: {:.2f}, host GiB: {:.2f}",
       m.step, m.seconds, m.tflops_per_device, 100 * m.mfu, m.tokens_per_second_per_device,
-      m.total_weights, without_sign_of_nan(m.loss), of_answers, of_routers,
+      m.total_weights, loss_text(without_sign_of_nan(m.loss)), of_answers, of_routers,
       without_sign_of_nan(m.gradient_norm), m.learning_rate, gib(m.device_peak_bytes),
       gib(m.pinned_host_peak_bytes));
 }

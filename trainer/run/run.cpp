@@ -419,7 +419,14 @@ class Run {
       if (validation_->choices)
         console_.line("accuracy of choices " + when + ": " + text(*validation_->choices));
       if (metrics_) metrics_->write_validation(steps - 1, *validation_);
-      if (best_.has_metric()) is_best = best_.add(steps, number(*validation_, best_.metric()));
+      if (best_.has_metric()) {
+        const std::optional<double> metric = number(*validation_, best_.metric());
+        if (!metric)  // of single answers
+          throw ConfigError(location(config_, "keep_best") + ": found " + best_.metric() +
+                            ", which this evaluation does not have: its data has no pairs of "
+                            "answers; nearest: validation_loss");
+        is_best = best_.add(steps, metric);
+      }
     }
     if (evaluation.samples_prompts()) {
       const std::optional<std::string> samples = evaluation.sample_prompts(stops);

@@ -219,9 +219,10 @@ class Opener {
                       "that; nearest: tokenize --teacher, which writes it");
     if (tokens->width < config_.distill_top_k)
       throw DataError(
-          fmt::format("{}: found {} of a teacher at each place, expected {}, as {} says",
-                      path_text(path), plural(tokens->width, "token"), config_.distill_top_k,
-                      described(config_, "distill_top_k")));
+          fmt::format("{}: found {} of a teacher at each place, expected at least {}; nearest: "
+                      "distill_top_k={}",
+                      path_text(path), plural(tokens->width, "token"),
+                      described(config_, "distill_top_k"), tokens->width));
   }
 
   // That rollouts have what a divergence is from.
@@ -259,6 +260,11 @@ class Opener {
   }
 
   SharedFile tokenized(const fs::path& path, const std::stop_token& stop) {
+    if (config_.objective == Objective::distill)
+      throw DataError(
+          path_text(path) +
+          ": found text, expected a token file with what a teacher says of it; nearest: "
+          "tokenize --out, and then tokenize --teacher");
     check_vocabulary("tokenizer_path", tokenizer_->path(), tokenizer_->ordinary_vocab_size());
     data::TokenizeOptions options = tokenize_options();
     options.stop = stop;
@@ -341,12 +347,12 @@ class Opener {
         file.read_column(data::kTeacherTokens, first, config_.distill_top_k, std::span(of_teacher));
         if (const auto beyond = std::ranges::find_if(of_teacher, is_beyond);
             beyond != of_teacher.end())
-          throw ConfigError(
-              fmt::format("{}: {}: found the token {} of a teacher, expected ids below {}, the "
-                          "vocab_size ({}); "
-                          "nearest: a smaller distill_top_k",
-                          location(config_, key), path_text(file.path()), *beyond,
-                          config_.model.vocabulary, origin(config_, "vocab_size")));
+          throw ConfigError(fmt::format(
+              "{}: {}: found the token {}, which the teacher finds likely, expected ids "
+              "below {}, the vocab_size ({}): the teacher has a larger vocabulary; "
+              "nearest: a smaller distill_top_k",
+              location(config_, key), path_text(file.path()), *beyond, config_.model.vocabulary,
+              origin(config_, "vocab_size")));
       }
       ids.resize(static_cast<size_t>(count));
       file.read(first, ids);

@@ -19,6 +19,7 @@
 namespace longshore::trainer {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 namespace fs = std::filesystem;
 using nlohmann::json;
@@ -47,9 +48,10 @@ class Distillation : public testing::Test {
   }
 
   // Writes what the teacher says of the plain tokens.
-  ProgramResult teach(const std::string& name, const std::string& settings) {
+  ProgramResult teach(const std::string& name, const std::string& settings,
+                      const fs::path& tokens = {}) {
     return run_program(TOKENIZE_PROGRAM " --teacher " + teacher.string() + " --out " +
-                       (folder / name).string() + " " + plain.string() +
+                       (folder / name).string() + " " + (tokens.empty() ? plain : tokens).string() +
                        " backend=cpu dtype=float32 max_target_length=32 " + settings);
   }
 
@@ -157,7 +159,27 @@ TEST_F(Distillation, SaysWhatDoesNotSuit) {
               HasSubstr("--top-k: found 62, expected 1 to 61"));
   EXPECT_THAT(teach("plain.tokens", "--top-k 4").output, HasSubstr("plain.tokens"));
   EXPECT_THAT(teach("out.tokens", "steps=3").output, HasSubstr("steps"));
-  ASSERT_EQ(teach("taught.tokens", "--top-k 4").exit_code, 0);
+  const ProgramResult large = run_program(TOKENIZE_PROGRAM " --teacher " + teacher.string() +
+                                          " --top-k 4 --out " + (folder / "out.tokens").string() +
+                                          " " + plain.string() + " per_device_batch_size=65536");
+  EXPECT_THAT(large.output,
+              HasSubstr("per_device_batch_size: found 65536, expected at most 16777216 tokens"));
+  std::string text = data::read_file(plain);
+  text[80 + 2 * 5] ^= 1;  // a token
+  const fs::path changed = folder.write("changed.tokens", text);
+  EXPECT_THAT(teach("out.tokens", "--top-k 4", changed).output,
+              HasSubstr("changed.tokens: changed since it was written"));
+  const fs::path other = folder / "other.tokens";
+  data::TokenFileWriter writer(other, kVocabulary + 1, 0, data::LossMask::present);
+  writer.append(std::vector<int32_t>{1, 2, kVocabulary});
+  writer.finish();
+  EXPECT_THAT(teach("out.tokens", "--top-k 4", other).output,
+              HasSubstr("other.tokens: token 2 is 61, expected less than 61, the vocab_size of "));
+  EXPECT_FALSE(fs::exists(folder / "out.tokens"));
+  const ProgramResult taught = teach("taught.tokens", "--top-k 4");
+  ASSERT_EQ(taught.exit_code, 0);
+  EXPECT_THAT(taught.output, HasSubstr("teacher/model: "));
+  EXPECT_THAT(taught.output, HasSubstr(" bytes of device memory"));
   auto refusal = [&](const std::string& tokens, const std::string& settings) {
     const ProgramResult result = run_program(command(tokens, settings + " run_name=no steps=1"));
     EXPECT_NE(result.exit_code, 0);
@@ -166,8 +188,11 @@ TEST_F(Distillation, SaysWhatDoesNotSuit) {
   EXPECT_THAT(refusal("plain.tokens", "distill_top_k=4"),
               HasSubstr("plain.tokens: found nothing that a teacher says of its text, expected a "
                         "token file with that; nearest: tokenize --teacher"));
-  EXPECT_THAT(refusal("taught.tokens", "distill_top_k=5"),
-              HasSubstr("taught.tokens: found 4 tokens of a teacher at each place, expected 5"));
+  EXPECT_THAT(
+      refusal("taught.tokens", "distill_top_k=5"),
+      AllOf(HasSubstr("taught.tokens: found 4 tokens of a teacher at each place, expected at "
+                      "least distill_top_k = 5"),
+            HasSubstr("; nearest: distill_top_k=4\n")));
   EXPECT_THAT(refusal("taught.tokens", "distill_top_k=64"),
               HasSubstr("distill_top_k: found 64, expected at most the vocab_size, 61"));
   const ProgramResult again =

@@ -47,7 +47,8 @@ class PolicyGradientRuns : public testing::Test {
         beside.push_back(old == Old::none ? NAN : -4.1f + 0.1f * static_cast<float>((i + k) % 5));
         if (old == Old::near) beside.push_back(-4.2f);
       }
-      writer.append(tokens, carries_loss, {}, std::as_bytes(std::span(beside)));
+      writer.append(tokens, carries_loss);
+      writer.append_beside(std::as_bytes(std::span(beside)));
     }
     writer.finish();
     return path;

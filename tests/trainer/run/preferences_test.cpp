@@ -224,6 +224,22 @@ TEST_F(PreferenceRuns, RefuseWhatDoesNotSuitThem) {
               HasSubstr("of which all rows are read before the first step"));
   EXPECT_THAT(refusal("objective=dpo load_full_state_path=" + (folder / "").string()),
               HasSubstr("load_parameters_path, whose weights the reference"));
+  const fs::path singles = folder / "singles.tokens";
+  data::TokenFileWriter writer(singles, kVocabulary, 0, data::LossMask::present,
+                               data::Pairing::present);
+  for (int32_t i = 0; i < 8; ++i) {
+    writer.append(std::vector<int32_t>{i, 1, 2}, std::vector<uint8_t>{0, 1, 1});
+    writer.append(std::vector<int32_t>{0}, std::vector<uint8_t>{0});
+  }
+  writer.finish();
+  const ProgramResult without_pairs = run_program(replaced(
+      command("objective=kto eval_interval=1 keep_best=validation_rewards_accuracies steps=1 "
+              "run_name=refused"),
+      "eval_dataset_path=", "eval_dataset_path=" + singles.string()));
+  EXPECT_NE(without_pairs.exit_code, 0);
+  EXPECT_THAT(without_pairs.output,
+              HasSubstr("keep_best: found validation_rewards_accuracies, which this evaluation "
+                        "does not have: its data has no pairs"));
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/pieces.h"
 #include "base/print.h"
 #include "base/printable.h"
 #include "base/stop_signal.h"
@@ -19,6 +20,7 @@
 #include "base/timing.h"
 #include "data/rows/batch.h"
 #include "data/rows/token_file.h"
+#include "data/tokenizers/tokenizer.h"
 #include "models/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "offload/execution/arenas.h"
 #include "offload/execution/arguments.h"
@@ -86,10 +88,9 @@ class Teacher {
     if (config.prefetch_layers) transfers.prefetch_layers = *config.prefetch_layers;
     plan_ = plan_forward(asked_, layout_, "teacher", transfers, target);
     if (const std::string table = shortage(analyze({&*plan_}), *backend_); !table.empty())
-      throw PlanError(fmt::format(
-          "{} does not fit on this machine:\n{}Nearest: parameter_memory_host_offload=true, "
-          "frozen_weight_dtype=nf4, or a smaller max_target_length",
-          path_text(folder_), table));
+      throw PlanError(fmt::format("{} does not fit on this machine:\n{}Nearest: {}",
+                                  path_text(folder_), table, smaller(config)));
+    print(stderr, fmt::format("{}: {}\n", path_text(folder_), memory_text()));
     print(stderr,
           load_weights({.folder = folder_}, model_, layout_, arguments_, Copies::compute) + "\n");
     arenas_.emplace(*backend_, std::vector<const offload::Plan*>{&*plan_});
@@ -110,6 +111,28 @@ class Teacher {
   }
 
  private:
+  // What would take less, of what is not so yet.
+  std::string smaller(const Config& config) const {
+    std::vector<std::string> ways;
+    if (!config.parameter_memory_host_offload) ways.push_back("parameter_memory_host_offload=true");
+    if (model_.batch > 1) ways.push_back("a smaller per_device_batch_size");
+    ways.push_back("a smaller max_target_length");
+    if (config.frozen_weight_dtype == FrozenWeightDtype::automatic)
+      ways.push_back("frozen_weight_dtype=nf4");
+    return join(ways);
+  }
+
+  // Of each kind, as planned.
+  std::string memory_text() const {
+    std::vector<std::string> kinds;
+    const MemoryByKind memory = analyze({&*plan_});
+    for (const offload::MemoryKind kind : offload::kMemoryKinds)
+      if (const offload::MemoryAnalysis& one = memory[kind]; one.peak_bytes > 0)
+        kinds.push_back(fmt::format("{} of {} memory", offload::bytes_text(one.peak_bytes),
+                                    offload::name(kind)));
+    return join(kinds);
+  }
+
   template <class T>
   void read(const char* output, std::vector<T>& values) const {
     arguments_.read(offload::host_name(output), values.data(),
@@ -171,15 +194,15 @@ class Pieces {
   int64_t document_ = 0, done_ = 0;  // tokens of it
 };
 
-// Documents with what stands beside their tokens, written when all of that is known.
+// Documents, and what stands beside their tokens.
 class TaughtFile {
  public:
   // A teacher may know ids that the tokenizer has not: it has room for more.
   TaughtFile(const TokenFile& from, const std::filesystem::path& out, int64_t top_k,
              int64_t vocabulary)
       : from_(from),
-        words_(static_cast<size_t>(2 * top_k)),
         top_k_(static_cast<size_t>(top_k)),
+        beside_(2 * top_k_),
         writer_(out, std::max(from.vocab_size(), static_cast<int32_t>(vocabulary)),
                 from.tokenizer_fingerprint(), from.loss_mask(), data::Pairing::absent,
                 {{data::kTeacherTokens, top_k, data::TokenColumn::Element::int32},
@@ -191,71 +214,57 @@ class TaughtFile {
     if (!std::isfinite(log_probs[0]))
       throw Error(fmt::format("{}: token {}: the teacher gives no finite number there",
                               path_text(from_.path()), token));
-    extend_to(token + 1);
-    const auto record = beside_.end() - static_cast<std::ptrdiff_t>(words_);
-    for (size_t i = 0; i < top_k_; ++i) {
-      record[static_cast<std::ptrdiff_t>(i)] = std::bit_cast<uint32_t>(tokens[i]);
-      record[static_cast<std::ptrdiff_t>(top_k_ + i)] = std::bit_cast<uint32_t>(log_probs[i]);
-    }
+    pass_to(token);
+    for (size_t i = 0; i < top_k_; ++i) put(i, tokens[i], log_probs[i]);
+    append();
   }
 
-  // Writes the documents of which all is known.
-  void flush() {
-    size_t written = 0;  // words
-    for (; document_ < from_.document_count(); ++document_) {
-      const TokenFile::Range range = from_.document(document_);
-      if (range.count == 1) extend_to(range.first + 1);
-      if (range.first + range.count > known()) break;
+  void finish() {
+    pass_to(from_.token_count());
+    for (int64_t i = 0; i < from_.document_count(); ++i) {
+      const TokenFile::Range range = from_.document(i);
       std::vector<int32_t> tokens(static_cast<size_t>(range.count));
       std::vector<uint8_t> carries_loss(tokens.size());
       from_.read(range.first, tokens);
       from_.read_loss_mask(range.first, carries_loss);
-      const size_t words = tokens.size() * words_;
-      writer_.append(tokens, carries_loss, {},
-                     std::as_bytes(std::span(beside_).subspan(written, words)));
-      written += words;
+      writer_.append(tokens, carries_loss);
     }
-    beside_.erase(beside_.begin(), beside_.begin() + static_cast<std::ptrdiff_t>(written));
-    first_ += static_cast<int64_t>(written / words_);
-  }
-
-  void finish() {
-    flush();
     writer_.finish(from_.skipped_lines());
   }
 
  private:
-  int64_t known() const { return first_ + static_cast<int64_t>(beside_.size() / words_); }
-
-  // Those that nothing is said of.
-  void extend_to(int64_t end) {
-    for (; known() < end;) {
-      beside_.insert(beside_.end(), top_k_, std::bit_cast<uint32_t>(int32_t{-1}));
-      beside_.insert(beside_.end(), top_k_, std::bit_cast<uint32_t>(0.f));
+  // Over tokens that nothing is said of.
+  void pass_to(int64_t token) {
+    for (; known_ < token;) {
+      for (size_t i = 0; i < top_k_; ++i) put(i, -1, data::kLeastLogProb);
+      append();
     }
   }
 
+  void put(size_t i, int32_t token, float log_prob) {
+    beside_[i] = std::bit_cast<uint32_t>(token);
+    beside_[top_k_ + i] = std::bit_cast<uint32_t>(std::max(log_prob, data::kLeastLogProb));
+  }
+
+  void append() {
+    writer_.append_beside(std::as_bytes(std::span(beside_)));
+    ++known_;
+  }
+
   const TokenFile& from_;
-  const size_t words_, top_k_;  // of a token: words
+  const size_t top_k_;
+  std::vector<uint32_t> beside_;  // one token
   data::TokenFileWriter writer_;
-  int64_t document_ = 0, first_ = 0;  // that are not written yet
-  std::vector<uint32_t> beside_;      // from token `first_` on
+  int64_t known_ = 0;  // of so many tokens all is written
 };
 
 data::Batch batch_of(const std::vector<Piece>& pieces, const TokenFile& file,
-                     const data::BatchSchema& schema, const TeachRequest& request,
-                     int64_t vocabulary) {
+                     const data::BatchSchema& schema) {
   data::Batch batch = data::padding(schema);
   std::vector<int32_t> segments(static_cast<size_t>(schema.shape.rows), data::kPadding);
   for (const Piece& piece : pieces) {
     std::vector<int32_t> tokens(static_cast<size_t>(piece.tokens.count));
     file.read(piece.tokens.first, tokens);
-    for (const int32_t token : tokens)
-      if (token >= vocabulary)
-        throw DataError(
-            fmt::format("{}: found the token {}, expected less than {}, the vocab_size "
-                        "of {}",
-                        path_text(request.tokens), token, vocabulary, path_text(request.teacher)));
     const data::Row row(batch, piece.row);
     row.put(piece.at, ++segments[static_cast<size_t>(piece.row)], tokens,
             std::vector<uint8_t>(tokens.size(), 1));
@@ -297,6 +306,65 @@ void require_documents(const TokenFile& file) {
                     ", expected documents of text alone, as tokenize writes them");
 }
 
+// That all of it is as it was written, and that the teacher knows its tokens. It takes as long as
+// it takes to read the file.
+void check_contents(const TokenFile& file, const TeachRequest& request, int64_t vocabulary) {
+  file.verify({});
+  for (int64_t i = 0; i < file.document_count(); ++i) {
+    const TokenFile::Range range = file.document(i);
+    std::vector<int32_t> tokens;
+    for_each_piece(range.count, int64_t{1} << 16, [&](int64_t begin, int64_t count) {
+      tokens.resize(static_cast<size_t>(count));
+      file.read(range.first + begin, tokens);
+      const auto beyond =
+          std::ranges::find_if(tokens, [&](int32_t id) { return id >= vocabulary; });
+      if (beyond == tokens.end()) return;
+      throw DataError(fmt::format("{}: token {} is {}, expected less than {}, the vocab_size of {}",
+                                  path_text(request.tokens),
+                                  range.first + begin + (beyond - tokens.begin()), *beyond,
+                                  vocabulary, path_text(request.teacher)));
+    });
+  }
+}
+
+// Until it is whole, what stands beside tokens is there twice.
+void require_disk(const TokenFile& file, const TeachRequest& request) {
+  constexpr uint64_t kValueBytes = 4, kColumns = 2;
+  const uint64_t bytes = 2 * kColumns * kValueBytes * static_cast<uint64_t>(request.top_k) *
+                         static_cast<uint64_t>(file.token_count());
+  const std::filesystem::path folder = std::filesystem::absolute(request.out).parent_path();
+  std::error_code error;
+  const auto space = std::filesystem::space(folder, error);
+  if (error || space.available >= bytes) return;  // writing it says the rest
+  throw FileError(fmt::format(
+      "{}: found {} free in its folder, expected {}: {} times {} tokens of a teacher, 8 bytes "
+      "each, "
+      "and as much until it is whole; nearest: a smaller --top-k, or text in several files",
+      path_text(request.out), offload::bytes_text(static_cast<int64_t>(space.available)),
+      offload::bytes_text(static_cast<int64_t>(bytes)), plural(file.token_count(), "token"),
+      request.top_k));
+}
+
+// Where the folder has a tokenizer. Two files of one tokenizer may differ, so that is no error.
+void warn_of_tokenizer(const TokenFile& file, const TeachRequest& request) {
+  const std::optional<std::filesystem::path> found = data::tokenizer_file(request.teacher);
+  if (!found) return;
+  const data::Tokenizer tokenizer(*found);
+  if (tokenizer.fingerprint() != file.tokenizer_fingerprint())
+    print(stderr, fmt::format("warning: {}: its tokens are of another tokenizer file than {}; "
+                              "expected the ids that the teacher was trained with\n",
+                              path_text(file.path()), path_text(*found)));
+}
+
+void warn_of_length(const TeachRequest& request, const models::DecoderConfig& model) {
+  if (const std::optional<int64_t> most = model.max_position_embeddings;
+      most && model.length > *most)
+    print(stderr,
+          fmt::format("warning: max_target_length: {} is more than max_position_embeddings = {} of "
+                      "{}: the model was not trained for it\n",
+                      model.length, *most, path_text(request.teacher / "config.json")));
+}
+
 }  // namespace
 
 void teach(const TeachRequest& request) {
@@ -306,6 +374,7 @@ void teach(const TeachRequest& request) {
   const std::filesystem::path inputs[] = {request.tokens};
   require_no_input(request.out, inputs);
   models::DecoderConfig model = read_folder_model(request.teacher, {}, unknown_keys(config));
+  require_tokens_of_batch(config);
   model.dtype = compute_dtype(config, target);
   model.batch = config.per_device_batch_size;
   model.length = config.max_target_length;
@@ -319,6 +388,10 @@ void teach(const TeachRequest& request) {
     throw ConfigError(fmt::format("--top-k: found {}, expected 1 to {}", request.top_k, most));
   const TokenFile file(request.tokens);
   require_documents(file);
+  require_disk(file, request);
+  warn_of_tokenizer(file, request);
+  warn_of_length(request, model);
+  check_contents(file, request, model.vocabulary);
 
   const StopSignal listening;
   TaughtFile taught(file, request.out, request.top_k, model.vocabulary);
@@ -330,13 +403,12 @@ void teach(const TeachRequest& request) {
     if (StopSignal::is_there())
       throw Error(path_text(request.out) + ": " + StopSignal::name() +
                   " while it was written; nothing is left of it");
-    const Said said = teacher.ask(batch_of(pieces, file, schema, request, model.vocabulary));
+    const Said said = teacher.ask(batch_of(pieces, file, schema));
     for (const Piece& piece : pieces)
       for (int64_t i = 0; i < piece.positions(); ++i) {
         const int64_t at = (piece.row * schema.shape.length + piece.at + i) * request.top_k;
         taught.set(piece.tokens.first + i + 1, said.tokens.data() + at, said.log_probs.data() + at);
       }
-    taught.flush();
     progress.done(pieces.back().tokens.first + pieces.back().tokens.count);
   }
   taught.finish();
