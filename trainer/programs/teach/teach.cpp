@@ -337,23 +337,23 @@ void require_disk(const TokenFile& file, const TeachRequest& request) {
   const auto space = std::filesystem::space(folder, error);
   if (error || space.available >= bytes) return;  // writing it says the rest
   throw FileError(fmt::format(
-      "{}: found {} free in its folder, expected {}: {} times {} tokens of a teacher, 8 bytes "
-      "each, "
-      "and as much until it is whole; nearest: a smaller --top-k, or text in several files",
+      "{}: found {} free in its folder, expected {}: {} of a teacher beside each of {}, 8 bytes "
+      "each, and as much until it is whole; nearest: a smaller --top-k, or text in several files",
       path_text(request.out), offload::bytes_text(static_cast<int64_t>(space.available)),
-      offload::bytes_text(static_cast<int64_t>(bytes)), plural(file.token_count(), "token"),
-      request.top_k));
+      offload::bytes_text(static_cast<int64_t>(bytes)), plural(request.top_k, "token"),
+      plural(file.token_count(), "token")));
 }
 
-// Where the folder has a tokenizer. Two files of one tokenizer may differ, so that is no error.
-void warn_of_tokenizer(const TokenFile& file, const TeachRequest& request) {
+// Where the folder has a tokenizer. Two files of one tokenizer may differ, and a teacher needs
+// none, so nothing of that is an error.
+void warn_of_tokenizer(const TokenFile& file, const TeachRequest& request) try {
   const std::optional<std::filesystem::path> found = data::tokenizer_file(request.teacher);
-  if (!found) return;
-  const data::Tokenizer tokenizer(*found);
-  if (tokenizer.fingerprint() != file.tokenizer_fingerprint())
-    print(stderr, fmt::format("warning: {}: its tokens are of another tokenizer file than {}; "
-                              "expected the ids that the teacher was trained with\n",
-                              path_text(file.path()), path_text(*found)));
+  if (!found || data::Tokenizer(*found).fingerprint() == file.tokenizer_fingerprint()) return;
+  print(stderr, fmt::format("warning: {}: its tokens are of another tokenizer file than {}; "
+                            "expected the ids that the teacher was trained with\n",
+                            path_text(file.path()), path_text(*found)));
+} catch (const DataError& error) {
+  print(stderr, std::string("warning: ") + error.what() + "\n");
 }
 
 void warn_of_length(const TeachRequest& request, const models::DecoderConfig& model) {
