@@ -368,6 +368,11 @@ void warn_of_length(const TeachRequest& request, const models::DecoderConfig& mo
 }  // namespace
 
 void teach(const TeachRequest& request) {
+  for (const std::string& text : request.overrides)
+    if (std::error_code error; std::filesystem::exists(text, error))
+      throw ConfigError("command line: found " + path_text(text) + " beside " +
+                        path_text(request.tokens) +
+                        ", expected one token file; nearest: tokenize --out, of all texts");
   const Config config = override_config({}, request.overrides, kKeys);
   const models::Target target = choose_backend(config).target;
   require_dtype(config, target);
