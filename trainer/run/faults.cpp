@@ -55,12 +55,10 @@ std::string NonFiniteSteps::account(const StepMetrics& step,
   if (!has_auxiliary)
     text += fmt::format(", auxiliary loss {}", without_sign_of_nan(step.auxiliary_loss));
   if (++count_ <= kMaxDumps) try {
-      const bool has_more = std::ranges::any_of(micro_batches, [](const data::Batch& batch) {
-        return batch.has(data::kTeacherTokens) || batch.has(data::kAdvantages);
-      });
-      text += fmt::format("; its batch, for probe --inputs{}: {}",
-                          has_more ? ", which takes the cross-entropy of its tokens" : "",
-                          dump_batches(folder_, step.step, micro_batches));
+      text += fmt::format(
+          "; its batch, for probe --inputs{}: {}",
+          objective_ == Objective::sft ? "" : ", which takes the cross-entropy of its tokens",
+          dump_batches(folder_, step.step, micro_batches));
     } catch (const FileError& error) {
       text += std::string("; its batch is lost: ") + error.what();
     }

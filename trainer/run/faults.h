@@ -9,6 +9,7 @@
 
 #include "data/rows/batches.h"
 #include "offload/memory/memory.h"
+#include "trainer/config/config.h"
 #include "trainer/run/metrics.h"
 #include "trainer/step/memory_report.h"
 
@@ -20,8 +21,10 @@ std::string memory_account(const offload::Ledger& ledger, const MemoryByKind& pl
 // Steps whose loss or gradient norm is not finite.
 class NonFiniteSteps {
  public:
-  // The batches of the first such steps go to `folder`, which is made where it is missing.
-  explicit NonFiniteSteps(std::filesystem::path folder) : folder_(std::move(folder)) {}
+  // The batches of the first such steps go to `folder`, which is made where it is missing. A probe
+  // of them takes the loss of sft, which is said where the objective is another.
+  explicit NonFiniteSteps(std::filesystem::path folder, Objective objective = Objective::sft)
+      : folder_(std::move(folder)), objective_(objective) {}
 
   // A line about such a step; "" for any other step. Each micro-batch becomes a file for
   // probe --inputs.
@@ -29,6 +32,7 @@ class NonFiniteSteps {
 
  private:
   std::filesystem::path folder_;
+  Objective objective_;
   int64_t count_ = 0;
 };
 

@@ -51,7 +51,7 @@ RunSteps::RunSteps(const PlannedRun& run, TrainingSession& session, RunCheckpoin
       checkpoints_(checkpoints),
       peak_(peak),
       flops_(training_flops(run.plans.model, run.spec.config().gradient_accumulation_steps)),
-      non_finite_(folder_for_dumps(run)),
+      non_finite_(folder_for_dumps(run), run.spec.config().objective),
       recorder_(run.opened.first_step() + run.spec.config().skip_first_n_steps_for_profiler,
                 run.spec.config().profiler_steps) {
   session.step().set_sum_over_devices(sum_over(run.world));

@@ -23,6 +23,7 @@
 #include "data/files/text_format.h"
 #include "data/rows/document_rows.h"
 #include "data/rows/joined_rows.h"
+#include "data/rows/token_beyond.h"
 #include "data/rows/unigram.h"
 #include "data/rows/window_rows.h"
 #include "data/text/example.h"
@@ -339,30 +340,29 @@ class Opener {
 
   // That none occurs of a tokenizer's special tokens that the model does not know.
   void check_ids(const char* key, const data::TokenFile& file) const {
-    const auto is_beyond = [&](int32_t id) { return id >= config_.model.vocabulary; };
-    std::vector<int32_t> ids, of_teacher;
-    for_each_piece(file.token_count(), int64_t{1} << 16, [&](int64_t first, int64_t count) {
-      if (config_.objective == Objective::distill) {
-        of_teacher.resize(static_cast<size_t>(count * config_.distill_top_k));
-        file.read_column(data::kTeacherTokens, first, config_.distill_top_k, std::span(of_teacher));
-        if (const auto beyond = std::ranges::find_if(of_teacher, is_beyond);
-            beyond != of_teacher.end())
-          throw ConfigError(fmt::format(
-              "{}: {}: found the token {}, which the teacher finds likely, expected ids "
-              "below {}, the vocab_size ({}): the teacher has a larger vocabulary; "
-              "nearest: a smaller distill_top_k",
-              location(config_, key), path_text(file.path()), *beyond, config_.model.vocabulary,
-              origin(config_, "vocab_size")));
-      }
-      ids.resize(static_cast<size_t>(count));
-      file.read(first, ids);
-      const auto beyond = std::ranges::find_if(ids, is_beyond);
-      if (beyond == ids.end()) return;
+    if (config_.objective == Objective::distill) check_teacher_ids(key, file);
+    if (const auto beyond = data::token_beyond(file, config_.model.vocabulary))
       throw ConfigError(fmt::format(
           "{}: {}: token {} is {}, a special token of the tokenizer; expected ids below {}, the "
           "vocab_size ({})",
-          location(config_, key), path_text(file.path()), first + (beyond - ids.begin()), *beyond,
+          location(config_, key), path_text(file.path()), beyond->number, beyond->id,
           config_.model.vocabulary, origin(config_, "vocab_size")));
+  }
+
+  void check_teacher_ids(const char* key, const data::TokenFile& file) const {
+    const auto is_beyond = [&](int32_t id) { return id >= config_.model.vocabulary; };
+    std::vector<int32_t> ids;
+    for_each_piece(file.token_count(), int64_t{1} << 16, [&](int64_t first, int64_t count) {
+      ids.resize(static_cast<size_t>(count * config_.distill_top_k));
+      file.read_column(data::kTeacherTokens, first, config_.distill_top_k, std::span(ids));
+      const auto beyond = std::ranges::find_if(ids, is_beyond);
+      if (beyond == ids.end()) return;
+      throw ConfigError(
+          fmt::format("{}: {}: found the token {}, which the teacher finds likely, expected ids "
+                      "below {}, the vocab_size ({}): the teacher has a larger vocabulary; "
+                      "nearest: a smaller distill_top_k",
+                      location(config_, key), path_text(file.path()), *beyond,
+                      config_.model.vocabulary, origin(config_, "vocab_size")));
     });
   }
 

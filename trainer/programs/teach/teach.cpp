@@ -12,13 +12,13 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
-#include "base/pieces.h"
 #include "base/print.h"
 #include "base/printable.h"
 #include "base/stop_signal.h"
 #include "base/text.h"
 #include "base/timing.h"
 #include "data/rows/batch.h"
+#include "data/rows/token_beyond.h"
 #include "data/rows/token_file.h"
 #include "data/tokenizers/tokenizer.h"
 #include "models/ops/linear_cross_entropy/linear_cross_entropy.h"
@@ -235,7 +235,7 @@ class TaughtFile {
  private:
   // Over tokens that nothing is said of.
   void pass_to(int64_t token) {
-    for (; known_ < token;) {
+    while (known_ < token) {
       for (size_t i = 0; i < top_k_; ++i) put(i, -1, data::kLeastLogProb);
       append();
     }
@@ -310,21 +310,12 @@ void require_documents(const TokenFile& file) {
 // it takes to read the file.
 void check_contents(const TokenFile& file, const TeachRequest& request, int64_t vocabulary) {
   file.verify({});
-  for (int64_t i = 0; i < file.document_count(); ++i) {
-    const TokenFile::Range range = file.document(i);
-    std::vector<int32_t> tokens;
-    for_each_piece(range.count, int64_t{1} << 16, [&](int64_t begin, int64_t count) {
-      tokens.resize(static_cast<size_t>(count));
-      file.read(range.first + begin, tokens);
-      const auto beyond =
-          std::ranges::find_if(tokens, [&](int32_t id) { return id >= vocabulary; });
-      if (beyond == tokens.end()) return;
-      throw DataError(fmt::format("{}: token {} is {}, expected less than {}, the vocab_size of {}",
-                                  path_text(request.tokens),
-                                  range.first + begin + (beyond - tokens.begin()), *beyond,
-                                  vocabulary, path_text(request.teacher)));
-    });
-  }
+  for (int64_t i = 0; i < file.document_count(); ++i)
+    file.document(i);  // throws where it is damaged
+  if (const auto beyond = data::token_beyond(file, vocabulary))
+    throw DataError(fmt::format("{}: token {} is {}, expected less than {}, the vocab_size of {}",
+                                path_text(request.tokens), beyond->number, beyond->id, vocabulary,
+                                path_text(request.teacher)));
 }
 
 // Until it is whole, what stands beside tokens is there twice.
@@ -369,7 +360,8 @@ void warn_of_length(const TeachRequest& request, const models::DecoderConfig& mo
 
 void teach(const TeachRequest& request) {
   for (const std::string& text : request.overrides)
-    if (std::error_code error; std::filesystem::exists(text, error))
+    if (std::error_code error;
+        text.find('=') == std::string::npos && std::filesystem::exists(text, error))
       throw ConfigError("command line: found " + path_text(text) + " beside " +
                         path_text(request.tokens) +
                         ", expected one token file; nearest: tokenize --out, of all texts");
