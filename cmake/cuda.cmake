@@ -64,7 +64,7 @@ target_include_directories(longshore_nccl SYSTEM INTERFACE "${LONGSHORE_NCCL_INC
 target_link_libraries(longshore_nccl INTERFACE longshore_cudart "${LONGSHORE_NCCL}")
 
 # longshore_cudnn: headers alone. The library comes with LibTorch, and ours is taken from there when
-# it is first called: see models/ops/attention/attention_cudnn_graph.cpp. LONGSHORE_CUDNN, which tests ask, need
+# it is first called: see longshore/models/ops/attention/attention_cudnn_graph.cpp. LONGSHORE_CUDNN, which tests ask, need
 # not be here.
 find_path(LONGSHORE_CUDNN_INCLUDE cudnn.h
   PATHS "${LONGSHORE_TORCH_DIR}/../nvidia/cudnn" "${cuda_root}"

@@ -68,7 +68,7 @@ if(LONGSHORE_CUDA)
 endif()
 
 # Last, since the loader initialises what it meets last before what does not depend on it: see
-# base/openmp_settings.cpp.
+# longshore/base/openmp_settings.cpp.
 add_dependencies(longshore_torch longshore_openmp_settings)
 target_link_libraries(longshore_torch INTERFACE
   "-Wl,--no-as-needed,$<TARGET_FILE:longshore_openmp_settings>,--as-needed")

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Writes data/tokenizers/unicode_sets.cpp: sets of characters as Hugging Face's tokenizers has them.
+"""Writes longshore/data/tokenizers/unicode_sets.cpp: sets of characters as Hugging Face's tokenizers has them.
 
 They are asked of the library itself, character by character; its parts know different versions of
 Unicode. Takes about three minutes.
 usage: python3 -m venv /tmp/venv && /tmp/venv/bin/pip install tokenizers==0.23.3 \
            sentencepiece==0.2.1 protobuf==7.36.2 regex==2026.11.19
-       /tmp/venv/bin/python scripts/unicode_sets.py >data/tokenizers/unicode_sets.cpp
+       /tmp/venv/bin/python scripts/unicode_sets.py >longshore/data/tokenizers/unicode_sets.cpp
 """
 import io
 import sys
@@ -144,7 +144,7 @@ sets["BetweenConsonants"] = [c for c in of_regex(r"\p{InCB=Extend}") if c in set
 names = lambda keys: "".join('    {"%s", k%s},\n' % (key, key) for key in keys)
 sys.stdout.write(
     """// Written by scripts/unicode_sets.py, which asked tokenizers %s.
-#include "data/tokenizers/unicode_sets.h"
+#include "longshore/data/tokenizers/unicode_sets.h"
 
 // clang-format off
 namespace longshore::data {

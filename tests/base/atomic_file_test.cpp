@@ -1,11 +1,11 @@
-#include "base/atomic_file.h"
+#include "longshore/base/atomic_file.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include <filesystem>
 
-#include "base/error.h"
+#include "longshore/base/error.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
 

@@ -1,11 +1,11 @@
-#include "base/atomic_folder.h"
+#include "longshore/base/atomic_folder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
 
-#include "base/error.h"
+#include "longshore/base/error.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
 

@@ -1,4 +1,4 @@
-#include "base/exit_code.h"
+#include "longshore/base/exit_code.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <new>
 #include <system_error>
 
-#include "base/error.h"
+#include "longshore/base/error.h"
 
 namespace longshore {
 namespace {

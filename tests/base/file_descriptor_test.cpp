@@ -1,4 +1,4 @@
-#include "base/file_descriptor.h"
+#include "longshore/base/file_descriptor.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "base/file_inside.h"
+#include "longshore/base/file_inside.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -10,8 +10,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "base/atomic_file.h"
-#include "base/error.h"
+#include "longshore/base/atomic_file.h"
+#include "longshore/base/error.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
 

@@ -1,11 +1,11 @@
-#include "base/json_tree.h"
+#include "longshore/base/json_tree.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "base/error.h"
+#include "longshore/base/error.h"
 #include "tests/message_of.h"
 
 namespace longshore {

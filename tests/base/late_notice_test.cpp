@@ -1,4 +1,4 @@
-#include "base/late_notice.h"
+#include "longshore/base/late_notice.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "base/lock_file.h"
+#include "longshore/base/lock_file.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/error.h"
+#include "longshore/base/error.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
 

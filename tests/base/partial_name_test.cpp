@@ -1,4 +1,4 @@
-#include "base/partial_name.h"
+#include "longshore/base/partial_name.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "base/patient_output.h"
+#include "longshore/base/patient_output.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -7,7 +7,7 @@
 #include <chrono>
 #include <string>
 
-#include "base/file_descriptor.h"
+#include "longshore/base/file_descriptor.h"
 
 namespace longshore {
 namespace {

@@ -1,4 +1,4 @@
-#include "base/philox.h"
+#include "longshore/base/philox.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "base/pieces.h"
+#include "longshore/base/pieces.h"
 
 #include <gtest/gtest.h>
 

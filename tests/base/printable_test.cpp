@@ -1,14 +1,14 @@
-#include "base/printable.h"
+#include "longshore/base/printable.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
 #include <string>
 
-#include "base/error.h"
-#include "base/exit_code.h"
-#include "base/print.h"
-#include "base/utf8.h"
+#include "longshore/base/error.h"
+#include "longshore/base/exit_code.h"
+#include "longshore/base/print.h"
+#include "longshore/base/utf8.h"
 
 namespace longshore {
 namespace {

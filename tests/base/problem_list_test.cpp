@@ -1,4 +1,4 @@
-#include "base/problem_list.h"
+#include "longshore/base/problem_list.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // What control groups leave of the processors' time.
-#include "base/processors.h"
+#include "longshore/base/processors.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <fstream>
 #include <string>
 
-#include "base/control_groups.h"
+#include "longshore/base/control_groups.h"
 
 namespace longshore {
 namespace {

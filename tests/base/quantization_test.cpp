@@ -8,9 +8,9 @@
 #include <random>
 #include <vector>
 
-#include "base/quantization/code_books.h"
-#include "base/quantization/dequantize.h"
-#include "base/quantization/quantize.h"
+#include "longshore/base/quantization/code_books.h"
+#include "longshore/base/quantization/dequantize.h"
+#include "longshore/base/quantization/quantize.h"
 
 namespace longshore {
 namespace {

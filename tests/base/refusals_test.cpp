@@ -1,4 +1,4 @@
-#include "base/refusals.h"
+#include "longshore/base/refusals.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,9 +11,9 @@
 #include <system_error>
 #include <thread>
 
-#include "base/error.h"
-#include "base/exit_code.h"
-#include "base/parallel.h"
+#include "longshore/base/error.h"
+#include "longshore/base/exit_code.h"
+#include "longshore/base/parallel.h"
 
 namespace longshore {
 namespace {

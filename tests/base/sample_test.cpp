@@ -1,4 +1,4 @@
-#include "base/sample.h"
+#include "longshore/base/sample.h"
 
 #include <gtest/gtest.h>
 

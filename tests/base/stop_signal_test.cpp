@@ -1,4 +1,4 @@
-#include "base/stop_signal.h"
+#include "longshore/base/stop_signal.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -3,7 +3,7 @@
 // What `auto` chooses under limits of device memory, beside every named policy and random plans
 // that fit: measured step times over that of the choice, and how far it is from the fastest. A
 // limit is a fraction of the way from the least that a plan takes to what `none` does.
-#include "trainer/planner/auto/auto_policy.h"
+#include "longshore/trainer/planner/auto/auto_policy.h"
 
 #include <fmt/format.h>
 
@@ -16,16 +16,16 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
-#include "base/exit_code.h"
-#include "offload/policy/policy.h"
+#include "longshore/base/error.h"
+#include "longshore/base/exit_code.h"
+#include "longshore/offload/policy/policy.h"
+#include "longshore/trainer/config/backend_choice.h"
+#include "longshore/trainer/config/run_spec.h"
+#include "longshore/trainer/planner/advice/choose_policy.h"
+#include "longshore/trainer/planner/auto/auto_account.h"
+#include "longshore/trainer/planner/policy_plan.h"
 #include "tests/bench/calm_turns.h"
 #include "tests/bench/contender.h"
-#include "trainer/config/backend_choice.h"
-#include "trainer/config/run_spec.h"
-#include "trainer/planner/advice/choose_policy.h"
-#include "trainer/planner/auto/auto_account.h"
-#include "trainer/planner/policy_plan.h"
 
 namespace longshore::bench {
 namespace {

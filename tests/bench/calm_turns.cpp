@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/timing.h"
+#include "longshore/base/timing.h"
 
 namespace longshore::bench {
 

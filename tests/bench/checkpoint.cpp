@@ -3,7 +3,7 @@
 // What a checkpoint costs: how long training waits for a save that is written behind it and for one
 // that is not, how fast it is written beside a plain write of the same bytes to the same disk (the
 // two in turns, both synced), and how long it takes to verify and load.
-#include "trainer/checkpoint/checkpoint.h"
+#include "longshore/trainer/checkpoint/checkpoint.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -16,17 +16,17 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
-#include "base/program.h"
-#include "base/timing.h"
+#include "longshore/base/error.h"
+#include "longshore/base/program.h"
+#include "longshore/base/timing.h"
+#include "longshore/trainer/checkpoint/load_state.h"
+#include "longshore/trainer/checkpoint/snapshot.h"
+#include "longshore/trainer/config/backend_choice.h"
+#include "longshore/trainer/config/load_config.h"
+#include "longshore/trainer/config/model_config.h"
+#include "longshore/trainer/planner/advice/memory_suggestions.h"
+#include "longshore/trainer/step/training_session.h"
 #include "tests/bench/interleaved.h"
-#include "trainer/checkpoint/load_state.h"
-#include "trainer/checkpoint/snapshot.h"
-#include "trainer/config/backend_choice.h"
-#include "trainer/config/load_config.h"
-#include "trainer/config/model_config.h"
-#include "trainer/planner/advice/memory_suggestions.h"
-#include "trainer/step/training_session.h"
 
 namespace longshore::bench {
 namespace {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <chrono>
 
-#include "base/timing.h"
-#include "trainer/config/load_config.h"
+#include "longshore/base/timing.h"
+#include "longshore/trainer/config/load_config.h"
 
 namespace longshore::bench {
 

@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "data/rows/batches.h"
-#include "trainer/config/config.h"
-#include "trainer/step/training_plans.h"
-#include "trainer/step/training_session.h"
+#include "longshore/data/rows/batches.h"
+#include "longshore/trainer/config/config.h"
+#include "longshore/trainer/step/training_plans.h"
+#include "longshore/trainer/step/training_session.h"
 
 namespace longshore::bench {
 

@@ -6,7 +6,7 @@
 // keep, and one that only memory holds. Then the product of such a matrix and one row, fused with
 // dequantization as a generated token has it, beside both one after the other: ms, the fastest of
 // rounds in which the two take turns. OMP_NUM_THREADS says by how many threads.
-#include "models/ops/dequantize/dequantize.h"
+#include "longshore/models/ops/dequantize/dequantize.h"
 
 #include <fmt/format.h>
 
@@ -21,13 +21,13 @@
 #include <utility>
 #include <vector>
 
-#include "base/exit_code.h"
-#include "base/quantization/quantized_matrix.h"
-#include "base/round_up.h"
-#include "base/timing.h"
-#include "models/ops/kernels/simd.h"
-#include "models/ops/linear/linear.h"
-#include "models/ops/quantized_linear/quantized_linear.h"
+#include "longshore/base/exit_code.h"
+#include "longshore/base/quantization/quantized_matrix.h"
+#include "longshore/base/round_up.h"
+#include "longshore/base/timing.h"
+#include "longshore/models/ops/kernels/simd.h"
+#include "longshore/models/ops/linear/linear.h"
+#include "longshore/models/ops/quantized_linear/quantized_linear.h"
 
 namespace longshore::bench {
 namespace {

@@ -6,7 +6,7 @@
 // median error, and with every pair of policies whose measured times differ by more than 5 % but
 // are predicted in the other order.
 // --ops: of each lane's ops too, where the two part.
-#include "trainer/step/estimate.h"
+#include "longshore/trainer/step/estimate.h"
 
 #include <fmt/format.h>
 
@@ -18,13 +18,13 @@
 #include <string>
 #include <vector>
 
-#include "base/exit_code.h"
-#include "base/timing.h"
+#include "longshore/base/exit_code.h"
+#include "longshore/base/timing.h"
+#include "longshore/trainer/config/backend_choice.h"
+#include "longshore/trainer/config/hardware_file.h"
+#include "longshore/trainer/config/load_config.h"
 #include "tests/bench/calm_turns.h"
 #include "tests/bench/contender.h"
-#include "trainer/config/backend_choice.h"
-#include "trainer/config/hardware_file.h"
-#include "trainer/config/load_config.h"
 
 namespace longshore::bench {
 namespace {

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "base/timing.h"
-#include "models/ir/trace.h"
-#include "models/ops/linear/linear.h"
+#include "longshore/base/timing.h"
+#include "longshore/models/ir/trace.h"
+#include "longshore/models/ops/linear/linear.h"
 
 namespace longshore::bench {
 

@@ -6,9 +6,9 @@
 #include <span>
 #include <vector>
 
-#include "models/ir/program.h"
-#include "offload/backends/backend.h"
-#include "offload/execution/arenas.h"
+#include "longshore/models/ir/program.h"
+#include "longshore/offload/backends/backend.h"
+#include "longshore/offload/execution/arenas.h"
 
 namespace longshore::bench {
 

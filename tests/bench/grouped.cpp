@@ -17,17 +17,17 @@
 #include <string>
 #include <vector>
 
-#include "base/atomic_file.h"
-#include "base/error.h"
-#include "base/exit_code.h"
-#include "models/ir/backward.h"
-#include "models/ir/trace.h"
-#include "models/ops/grouped_linear/grouped_linear.h"
-#include "models/ops/grouped_linear/grouped_linear_aten.h"
-#include "models/ops/grouped_linear/grouped_linear_kernels.h"
-#include "models/ops/kernels/custom_kernel.h"
-#include "offload/backends/cuda/cuda_backend.h"
-#include "offload/backends/cuda/cuda_device.h"
+#include "longshore/base/atomic_file.h"
+#include "longshore/base/error.h"
+#include "longshore/base/exit_code.h"
+#include "longshore/models/ir/backward.h"
+#include "longshore/models/ir/trace.h"
+#include "longshore/models/ops/grouped_linear/grouped_linear.h"
+#include "longshore/models/ops/grouped_linear/grouped_linear_aten.h"
+#include "longshore/models/ops/grouped_linear/grouped_linear_kernels.h"
+#include "longshore/models/ops/kernels/custom_kernel.h"
+#include "longshore/offload/backends/cuda/cuda_backend.h"
+#include "longshore/offload/backends/cuda/cuda_device.h"
 #include "tests/bench/gpu_stopwatch.h"
 
 namespace longshore::bench {

@@ -12,12 +12,12 @@
 #include <string>
 #include <vector>
 
-#include "base/exit_code.h"
-#include "base/timing.h"
-#include "offload/memory/host_memory.h"
+#include "longshore/base/exit_code.h"
+#include "longshore/base/timing.h"
+#include "longshore/offload/memory/host_memory.h"
+#include "longshore/trainer/config/backend_choice.h"
 #include "tests/bench/contender.h"
 #include "tests/offload/forwarding_backend.h"
-#include "trainer/config/backend_choice.h"
 
 namespace longshore::bench {
 namespace {

@@ -13,10 +13,10 @@
 #include <random>
 #include <vector>
 
-#include "base/exit_code.h"
-#include "data/images/decode_image.h"
-#include "data/images/patches.h"
-#include "data/images/pixel_values.h"
+#include "longshore/base/exit_code.h"
+#include "longshore/data/images/decode_image.h"
+#include "longshore/data/images/patches.h"
+#include "longshore/data/images/pixel_values.h"
 
 namespace {
 

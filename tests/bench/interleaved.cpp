@@ -3,7 +3,7 @@
 #include <chrono>
 #include <vector>
 
-#include "base/timing.h"
+#include "longshore/base/timing.h"
 
 namespace longshore::bench {
 namespace {

@@ -57,7 +57,7 @@ def main():
     arguments = parser.parse_args()
     if missing := [tool for tool in ("cuobjdump", "nvdisasm") if not shutil.which(tool)]:
         sys.exit(f"kernel_code: found no {missing[0]} on PATH; see --help")
-    objects = sorted(arguments.build.glob("models/CMakeFiles/*/ops/*.cu.o"))
+    objects = sorted(arguments.build.glob("longshore/models/CMakeFiles/*/ops/*.cu.o"))
     if not objects:
         sys.exit(f"kernel_code: found no kernels in {arguments.build}, expected a build with CUDA")
     print(f"{'regs':>4} {'stack':>5} {'instr':>6}   loads of 16, 8, less   stores of 16, 8, less")

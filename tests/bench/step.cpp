@@ -21,15 +21,15 @@
 #include <string>
 #include <vector>
 
-#include "base/atomic_file.h"
-#include "base/error.h"
-#include "base/exit_code.h"
-#include "base/timing.h"
+#include "longshore/base/atomic_file.h"
+#include "longshore/base/error.h"
+#include "longshore/base/exit_code.h"
+#include "longshore/base/timing.h"
+#include "longshore/trainer/calibration/peak.h"
+#include "longshore/trainer/config/backend_choice.h"
+#include "longshore/trainer/config/model_config.h"
+#include "longshore/trainer/weights/export_parameters.h"
 #include "tests/bench/contender.h"
-#include "trainer/calibration/peak.h"
-#include "trainer/config/backend_choice.h"
-#include "trainer/config/model_config.h"
-#include "trainer/weights/export_parameters.h"
 
 namespace longshore::bench {
 namespace {

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "base/exit_code.h"
-#include "data/tokenizers/tokenizer.h"
+#include "longshore/base/exit_code.h"
+#include "longshore/data/tokenizers/tokenizer.h"
 
 namespace {
 

@@ -19,17 +19,17 @@
 #include <string>
 #include <vector>
 
-#include "base/timing.h"
-#include "offload/backends/cpu_backend.h"
-#include "offload/execution/arenas.h"
+#include "longshore/base/timing.h"
+#include "longshore/offload/backends/cpu_backend.h"
+#include "longshore/offload/execution/arenas.h"
 #include "tests/bench/interleaved.h"
 #ifdef LONGSHORE_CUDA
 #include <cuda_runtime_api.h>
 
-#include "base/cuda_check.h"
-#include "base/parallel.h"
-#include "offload/backends/cuda/cuda_backend.h"
-#include "offload/backends/cuda/cuda_device.h"
+#include "longshore/base/cuda_check.h"
+#include "longshore/base/parallel.h"
+#include "longshore/offload/backends/cuda/cuda_backend.h"
+#include "longshore/offload/backends/cuda/cuda_device.h"
 #endif
 
 namespace longshore::bench {

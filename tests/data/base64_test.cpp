@@ -1,11 +1,11 @@
-#include "data/images/base64.h"
+#include "longshore/data/images/base64.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "base/error.h"
+#include "longshore/base/error.h"
 #include "tests/data/safetensors_samples.h"
 #include "tests/message_of.h"
 

@@ -1,4 +1,4 @@
-#include "data/rows/batches.h"
+#include "longshore/data/rows/batches.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,10 +9,10 @@
 #include <set>
 #include <thread>
 
-#include "base/error.h"
-#include "base/text.h"
-#include "data/rows/streamed_rows.h"
-#include "data/rows/window_rows.h"
+#include "longshore/base/error.h"
+#include "longshore/base/text.h"
+#include "longshore/data/rows/streamed_rows.h"
+#include "longshore/data/rows/window_rows.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
 

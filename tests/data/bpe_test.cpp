@@ -1,4 +1,4 @@
-#include "data/tokenizers/bpe.h"
+#include "longshore/data/tokenizers/bpe.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <random>
 #include <thread>
 
-#include "base/utf8.h"
+#include "longshore/base/utf8.h"
 
 namespace longshore::data {
 namespace {

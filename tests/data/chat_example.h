@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "data/text/example.h"
+#include "longshore/data/text/example.h"
 
 namespace longshore::data {
 

@@ -1,12 +1,12 @@
-#include "data/text/chat_template.h"
+#include "longshore/data/text/chat_template.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
-#include "data/text/learnt_texts.h"
+#include "longshore/base/error.h"
+#include "longshore/data/text/learnt_texts.h"
 #include "tests/data/chat_example.h"
 #include "tests/message_of.h"
 

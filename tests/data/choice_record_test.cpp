@@ -1,5 +1,5 @@
 // Questions of multiple choice, from records to rows.
-#include "data/text/choice_record.h"
+#include "longshore/data/text/choice_record.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
-#include "data/rows/scored_rows.h"
-#include "data/text/encode_choices.h"
+#include "longshore/base/error.h"
+#include "longshore/data/rows/scored_rows.h"
+#include "longshore/data/text/encode_choices.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
 

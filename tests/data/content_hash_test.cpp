@@ -1,9 +1,9 @@
-#include "data/files/content_hash.h"
+#include "longshore/data/files/content_hash.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/error.h"
+#include "longshore/base/error.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
 

@@ -1,12 +1,12 @@
-#include "data/files/conversion.h"
+#include "longshore/data/files/conversion.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 
-#include "base/error.h"
-#include "data/rows/token_file.h"
+#include "longshore/base/error.h"
+#include "longshore/data/rows/token_file.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
 

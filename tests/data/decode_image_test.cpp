@@ -1,12 +1,12 @@
-#include "data/images/decode_image.h"
+#include "longshore/data/images/decode_image.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "base/error.h"
-#include "data/images/decode_jpeg.h"
+#include "longshore/base/error.h"
+#include "longshore/data/images/decode_jpeg.h"
 #include "tests/data/image_samples.h"
 #include "tests/data/safetensors_samples.h"
 #include "tests/message_of.h"

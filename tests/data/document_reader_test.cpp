@@ -1,12 +1,12 @@
-#include "data/text/document_reader.h"
+#include "longshore/data/text/document_reader.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <random>
 
-#include "base/error.h"
-#include "data/tokenizers/tokenizer.h"
+#include "longshore/base/error.h"
+#include "longshore/data/tokenizers/tokenizer.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
 

@@ -1,4 +1,4 @@
-#include "data/rows/document_rows.h"
+#include "longshore/data/rows/document_rows.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,8 +7,8 @@
 #include <map>
 #include <random>
 
-#include "base/error.h"
-#include "data/rows/batches.h"
+#include "longshore/base/error.h"
+#include "longshore/data/rows/batches.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
 

@@ -1,4 +1,4 @@
-#include "data/text/encode_example.h"
+#include "longshore/data/text/encode_example.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
+#include "longshore/base/error.h"
 #include "tests/data/chat_example.h"
 #include "tests/message_of.h"
 

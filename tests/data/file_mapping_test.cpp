@@ -1,4 +1,4 @@
-#include "data/files/file_mapping.h"
+#include "longshore/data/files/file_mapping.h"
 
 #include <gtest/gtest.h>
 

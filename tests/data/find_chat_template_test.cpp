@@ -1,12 +1,12 @@
-#include "data/text/find_chat_template.h"
+#include "longshore/data/text/find_chat_template.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
 
-#include "base/error.h"
-#include "base/json_tree.h"
+#include "longshore/base/error.h"
+#include "longshore/base/json_tree.h"
 #include "tests/data/chat_example.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "data/images/image.h"
-#include "data/safetensors/safetensors.h"
+#include "longshore/data/images/image.h"
+#include "longshore/data/safetensors/safetensors.h"
 
 namespace longshore::data {
 

@@ -1,11 +1,11 @@
-#include "data/images/image_settings.h"
+#include "longshore/data/images/image_settings.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "base/error.h"
+#include "longshore/base/error.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
 

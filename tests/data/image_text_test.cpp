@@ -1,6 +1,6 @@
 // Text around images: that the tokens are those of transformers' processors, see
 // tests/goldens/images/text.json.
-#include "data/images/image_text.h"
+#include "longshore/data/images/image_text.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,8 +10,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
-#include "data/text/encode_example.h"
+#include "longshore/base/error.h"
+#include "longshore/data/text/encode_example.h"
 #include "tests/data/chat_example.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "base/json_tree.h"
-#include "data/jinja/jinja_template.h"
+#include "longshore/base/json_tree.h"
+#include "longshore/data/jinja/jinja_template.h"
 #include "tests/message_of.h"
 
 namespace longshore::data {

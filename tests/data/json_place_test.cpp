@@ -1,8 +1,8 @@
-#include "data/files/json_place.h"
+#include "longshore/data/files/json_place.h"
 
 #include <gtest/gtest.h>
 
-#include "base/error.h"
+#include "longshore/base/error.h"
 #include "tests/message_of.h"
 
 namespace longshore::data {

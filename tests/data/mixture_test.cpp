@@ -1,10 +1,10 @@
-#include "data/rows/mixture.h"
+#include "longshore/data/rows/mixture.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
 
-#include "base/error.h"
+#include "longshore/base/error.h"
 
 namespace longshore::data {
 namespace {

@@ -1,5 +1,5 @@
 // MXFP4, against what transformers reads of gpt-oss's weights.
-#include "data/safetensors/mxfp4.h"
+#include "longshore/data/safetensors/mxfp4.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/error.h"
+#include "longshore/base/error.h"
 #include "tests/message_of.h"
 
 namespace longshore::data {

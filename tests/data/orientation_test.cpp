@@ -1,11 +1,11 @@
-#include "data/images/orientation.h"
+#include "longshore/data/images/orientation.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
-#include "data/images/turn_image.h"
+#include "longshore/data/images/turn_image.h"
 #include "tests/data/image_samples.h"
 #include "tests/data/safetensors_samples.h"
 

@@ -9,10 +9,10 @@
 #include <random>
 #include <set>
 
-#include "base/error.h"
-#include "data/rows/batches.h"
-#include "data/rows/document_rows.h"
-#include "data/rows/held_out.h"
+#include "longshore/base/error.h"
+#include "longshore/data/rows/batches.h"
+#include "longshore/data/rows/document_rows.h"
+#include "longshore/data/rows/held_out.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
 

@@ -1,11 +1,11 @@
-#include "data/rows/permutation.h"
+#include "longshore/data/rows/permutation.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <vector>
 
-#include "base/error.h"
+#include "longshore/base/error.h"
 
 namespace longshore::data {
 namespace {

@@ -1,4 +1,4 @@
-#include "data/images/pixel_values.h"
+#include "longshore/data/images/pixel_values.h"
 
 #include <gtest/gtest.h>
 
@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
-#include "data/images/decode_image.h"
+#include "longshore/base/error.h"
+#include "longshore/data/images/decode_image.h"
 #include "tests/data/image_samples.h"
 
 namespace longshore::data {

@@ -5,9 +5,9 @@
 #include <array>
 #include <filesystem>
 
-#include "base/error.h"
-#include "data/text/encode_example.h"
-#include "data/text/tokenize_files.h"
+#include "longshore/base/error.h"
+#include "longshore/data/text/encode_example.h"
+#include "longshore/data/text/tokenize_files.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
 

@@ -1,11 +1,11 @@
-#include "data/rows/prefetched_batches.h"
+#include "longshore/data/rows/prefetched_batches.h"
 
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <chrono>
 
-#include "base/error.h"
+#include "longshore/base/error.h"
 
 namespace longshore::data {
 namespace {

@@ -5,11 +5,11 @@
 #include <cmath>
 #include <cstring>
 
-#include "base/quantization/code_books.h"
-#include "base/quantization/dequantize.h"
-#include "base/quantization/quantize.h"
-#include "data/safetensors/safetensors.h"
-#include "data/safetensors/safetensors_float.h"
+#include "longshore/base/quantization/code_books.h"
+#include "longshore/base/quantization/dequantize.h"
+#include "longshore/base/quantization/quantize.h"
+#include "longshore/data/safetensors/safetensors.h"
+#include "longshore/data/safetensors/safetensors_float.h"
 
 namespace longshore::data {
 namespace {

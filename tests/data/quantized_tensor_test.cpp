@@ -1,5 +1,5 @@
 // Weights in few bits, against bitsandbytes' numbers and against what quantize() has made.
-#include "data/safetensors/quantized_tensor.h"
+#include "longshore/data/safetensors/quantized_tensor.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,9 +13,9 @@
 #include <set>
 #include <sstream>
 
-#include "base/error.h"
-#include "base/quantization/code_books.h"
-#include "data/safetensors/quant_state.h"
+#include "longshore/base/error.h"
+#include "longshore/base/quantization/code_books.h"
+#include "longshore/data/safetensors/quant_state.h"
 #include "tests/data/safetensors_samples.h"
 #include "tests/message_of.h"
 

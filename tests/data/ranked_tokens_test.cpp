@@ -1,4 +1,4 @@
-#include "data/tokenizers/ranked_tokens.h"
+#include "longshore/data/tokenizers/ranked_tokens.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,10 +6,10 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
-#include "data/tokenizers/tekken.h"
-#include "data/tokenizers/tiktoken.h"
-#include "data/tokenizers/tokenizer.h"
+#include "longshore/base/error.h"
+#include "longshore/data/tokenizers/tekken.h"
+#include "longshore/data/tokenizers/tiktoken.h"
+#include "longshore/data/tokenizers/tokenizer.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
-#include "data/text/open_records.h"
+#include "longshore/base/error.h"
+#include "longshore/data/text/open_records.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
 

@@ -1,14 +1,14 @@
 // Images of lines of JSON, from the text to the token file and back.
-#include "data/rows/referenced_image.h"
+#include "longshore/data/rows/referenced_image.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "base/error.h"
-#include "data/text/tokenize_files.h"
-#include "data/text/tokenized_file.h"
+#include "longshore/base/error.h"
+#include "longshore/data/text/tokenize_files.h"
+#include "longshore/data/text/tokenized_file.h"
 #include "tests/data/image_samples.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"

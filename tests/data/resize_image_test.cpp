@@ -1,4 +1,4 @@
-#include "data/images/resize_image.h"
+#include "longshore/data/images/resize_image.h"
 
 #include <gtest/gtest.h>
 
@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
-#include "data/images/decode_image.h"
-#include "data/images/resize_kernels.h"
+#include "longshore/base/error.h"
+#include "longshore/data/images/decode_image.h"
+#include "longshore/data/images/resize_kernels.h"
 #include "tests/data/image_samples.h"
 
 namespace longshore::data {

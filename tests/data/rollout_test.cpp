@@ -7,12 +7,12 @@
 #include <cmath>
 #include <filesystem>
 
-#include "base/error.h"
-#include "data/rows/batches.h"
-#include "data/rows/document_rows.h"
-#include "data/rows/held_out.h"
-#include "data/text/encode_example.h"
-#include "data/text/tokenize_files.h"
+#include "longshore/base/error.h"
+#include "longshore/data/rows/batches.h"
+#include "longshore/data/rows/document_rows.h"
+#include "longshore/data/rows/held_out.h"
+#include "longshore/data/text/encode_example.h"
+#include "longshore/data/text/tokenize_files.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
 

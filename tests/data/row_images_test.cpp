@@ -1,5 +1,5 @@
 // Rows with images: places, blocks and pixels, of documents and synthetic ones.
-#include "data/rows/row_images.h"
+#include "longshore/data/rows/row_images.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,12 +10,12 @@
 #include <random>
 #include <set>
 
-#include "base/error.h"
-#include "data/files/content_hash.h"
-#include "data/images/patches.h"
-#include "data/rows/batches.h"
-#include "data/rows/document_rows.h"
-#include "data/rows/read_rows.h"
+#include "longshore/base/error.h"
+#include "longshore/data/files/content_hash.h"
+#include "longshore/data/images/patches.h"
+#include "longshore/data/rows/batches.h"
+#include "longshore/data/rows/document_rows.h"
+#include "longshore/data/rows/read_rows.h"
 #include "tests/data/image_samples.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"

@@ -1,4 +1,4 @@
-#include "data/safetensors/safetensors_float.h"
+#include "longshore/data/safetensors/safetensors_float.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <cstring>
 #include <limits>
 
-#include "base/error.h"
+#include "longshore/base/error.h"
 #include "tests/data/safetensors_samples.h"
 #include "tests/message_of.h"
 

@@ -1,11 +1,11 @@
-#include "data/safetensors/safetensors_folder.h"
+#include "longshore/data/safetensors/safetensors_folder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "base/error.h"
+#include "longshore/base/error.h"
 #include "tests/data/safetensors_samples.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"

@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "data/safetensors/safetensors.h"
-#include "data/safetensors/safetensors_writer.h"
+#include "longshore/data/safetensors/safetensors.h"
+#include "longshore/data/safetensors/safetensors_writer.h"
 
 namespace longshore::data {
 

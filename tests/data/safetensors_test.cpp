@@ -1,4 +1,4 @@
-#include "data/safetensors/safetensors.h"
+#include "longshore/data/safetensors/safetensors.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,10 +6,10 @@
 
 #include <cstring>
 
-#include "base/error.h"
-#include "data/safetensors/safetensors_float.h"
-#include "data/safetensors/safetensors_folder.h"
-#include "data/safetensors/safetensors_writer.h"
+#include "longshore/base/error.h"
+#include "longshore/data/safetensors/safetensors_float.h"
+#include "longshore/data/safetensors/safetensors_folder.h"
+#include "longshore/data/safetensors/safetensors_writer.h"
 #include "tests/data/safetensors_samples.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"

@@ -1,9 +1,9 @@
-#include "data/safetensors/safetensors_writer.h"
+#include "longshore/data/safetensors/safetensors_writer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/error.h"
+#include "longshore/base/error.h"
 #include "tests/data/safetensors_samples.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"

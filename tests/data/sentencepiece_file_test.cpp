@@ -1,4 +1,4 @@
-#include "data/tokenizers/sentencepiece_file.h"
+#include "longshore/data/tokenizers/sentencepiece_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "data/tokenizers/tokenizer.h"
+#include "longshore/data/tokenizers/tokenizer.h"
 #include "tests/data/temporary_folder.h"
 
 namespace longshore::data {

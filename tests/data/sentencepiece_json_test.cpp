@@ -1,11 +1,11 @@
-#include "data/tokenizers/sentencepiece_json.h"
+#include "longshore/data/tokenizers/sentencepiece_json.h"
 
 #include <gtest/gtest.h>
 
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "data/tokenizers/tokenizer.h"
+#include "longshore/data/tokenizers/tokenizer.h"
 #include "tests/data/temporary_folder.h"
 
 namespace longshore::data {

@@ -1,4 +1,4 @@
-#include "data/tokenizers/split_pattern.h"
+#include "longshore/data/tokenizers/split_pattern.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <chrono>
 #include <string>
 
-#include "base/error.h"
+#include "longshore/base/error.h"
 #include "tests/message_of.h"
 
 namespace longshore::data {

@@ -1,4 +1,4 @@
-#include "data/rows/streamed_rows.h"
+#include "longshore/data/rows/streamed_rows.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,8 +9,8 @@
 #include <set>
 #include <thread>
 
-#include "base/error.h"
-#include "data/rows/permutation.h"
+#include "longshore/base/error.h"
+#include "longshore/data/rows/permutation.h"
 #include "tests/message_of.h"
 
 namespace longshore::data {

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
-#include "data/rows/token_file.h"
-#include "data/text/open_records.h"
-#include "data/text/tokenize_files.h"
+#include "longshore/base/error.h"
+#include "longshore/data/rows/token_file.h"
+#include "longshore/data/text/open_records.h"
+#include "longshore/data/text/tokenize_files.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
 

@@ -1,6 +1,6 @@
 // Streams of random tokens and of real texts, by every kind of tokenizer: nothing is lost, nothing
 // comes in halves.
-#include "data/tokenizers/text_stream.h"
+#include "longshore/data/tokenizers/text_stream.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <random>
 #include <set>
 
-#include "base/utf8.h"
+#include "longshore/base/utf8.h"
 
 namespace longshore::data {
 namespace {

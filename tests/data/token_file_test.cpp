@@ -1,4 +1,4 @@
-#include "data/rows/token_file.h"
+#include "longshore/data/rows/token_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,8 +10,8 @@
 #include <random>
 #include <span>
 
-#include "base/error.h"
-#include "data/files/content_hash.h"
+#include "longshore/base/error.h"
+#include "longshore/data/files/content_hash.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
 

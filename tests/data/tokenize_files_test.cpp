@@ -1,13 +1,13 @@
-#include "data/text/tokenize_files.h"
+#include "longshore/data/text/tokenize_files.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sched.h>
 
-#include "base/error.h"
-#include "data/files/conversion.h"
-#include "data/rows/token_file.h"
-#include "data/text/encode_example.h"
+#include "longshore/base/error.h"
+#include "longshore/data/files/conversion.h"
+#include "longshore/data/rows/token_file.h"
+#include "longshore/data/text/encode_example.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
 

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
-#include "data/rows/token_file.h"
-#include "data/tokenizers/tokenizer.h"
+#include "longshore/base/error.h"
+#include "longshore/data/rows/token_file.h"
+#include "longshore/data/tokenizers/tokenizer.h"
 #include "tests/base/process.h"
 #include "tests/data/image_samples.h"
 #include "tests/data/temporary_folder.h"

@@ -1,4 +1,4 @@
-#include "data/tokenizers/tokenizer_json.h"
+#include "longshore/data/tokenizers/tokenizer_json.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "base/error.h"
-#include "data/tokenizers/json_tokenizer.h"
+#include "longshore/base/error.h"
+#include "longshore/data/tokenizers/json_tokenizer.h"
 #include "tests/message_of.h"
 
 namespace longshore::data {

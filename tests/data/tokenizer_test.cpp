@@ -1,4 +1,4 @@
-#include "data/tokenizers/tokenizer.h"
+#include "longshore/data/tokenizers/tokenizer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,10 +10,10 @@
 #include <set>
 #include <sstream>
 
-#include "base/error.h"
-#include "base/utf8.h"
-#include "data/text/tokenize_json.h"
-#include "data/tokenizers/json_tokenizer.h"
+#include "longshore/base/error.h"
+#include "longshore/base/utf8.h"
+#include "longshore/data/text/tokenize_json.h"
+#include "longshore/data/tokenizers/json_tokenizer.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
 

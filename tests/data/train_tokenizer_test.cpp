@@ -1,4 +1,4 @@
-#include "data/tokenizers/train_tokenizer.h"
+#include "longshore/data/tokenizers/train_tokenizer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "base/error.h"
-#include "data/tokenizers/bpe_trainer.h"
-#include "data/tokenizers/tokenizer.h"
+#include "longshore/base/error.h"
+#include "longshore/data/tokenizers/bpe_trainer.h"
+#include "longshore/data/tokenizers/tokenizer.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
 

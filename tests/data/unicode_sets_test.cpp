@@ -1,4 +1,4 @@
-#include "data/tokenizers/unicode_sets.h"
+#include "longshore/data/tokenizers/unicode_sets.h"
 
 #include <gtest/gtest.h>
 

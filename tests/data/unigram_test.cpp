@@ -1,11 +1,11 @@
-#include "data/rows/unigram.h"
+#include "longshore/data/rows/unigram.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "data/rows/window_rows.h"
+#include "longshore/data/rows/window_rows.h"
 #include "tests/data/temporary_folder.h"
 
 namespace longshore::data {

@@ -12,10 +12,10 @@
 #include <string_view>
 #include <vector>
 
-#include "base/error.h"
-#include "data/safetensors/safetensors.h"
-#include "data/safetensors/safetensors_float.h"
-#include "trainer/weights/adapter_format.h"
+#include "longshore/base/error.h"
+#include "longshore/data/safetensors/safetensors.h"
+#include "longshore/data/safetensors/safetensors_float.h"
+#include "longshore/trainer/weights/adapter_format.h"
 
 namespace longshore::trainer {
 namespace {

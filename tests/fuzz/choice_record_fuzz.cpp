@@ -5,10 +5,10 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "base/error.h"
-#include "base/utf8.h"
-#include "data/text/choice_record.h"
-#include "data/tokenizers/white_space.h"
+#include "longshore/base/error.h"
+#include "longshore/base/utf8.h"
+#include "longshore/data/text/choice_record.h"
+#include "longshore/data/tokenizers/white_space.h"
 
 namespace {
 

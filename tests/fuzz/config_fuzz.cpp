@@ -3,11 +3,11 @@
 #include <cstdint>
 #include <string_view>
 
-#include "base/error.h"
-#include "trainer/config/config.h"
-#include "trainer/config/hf_model.h"
-#include "trainer/config/load_config.h"
-#include "trainer/config/validate.h"
+#include "longshore/base/error.h"
+#include "longshore/trainer/config/config.h"
+#include "longshore/trainer/config/hf_model.h"
+#include "longshore/trainer/config/load_config.h"
+#include "longshore/trainer/config/validate.h"
 
 // Only texts are tried here, not the folders that they name.
 bool longshore::trainer::take_model_of_weights(Config&) { return true; }

@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "base/error.h"
-#include "base/utf8.h"
-#include "data/text/example.h"
+#include "longshore/base/error.h"
+#include "longshore/base/utf8.h"
+#include "longshore/data/text/example.h"
 
 namespace {
 

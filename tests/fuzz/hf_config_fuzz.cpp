@@ -6,9 +6,9 @@
 #include <string>
 #include <string_view>
 
-#include "base/error.h"
-#include "models/hf/config.h"
-#include "models/hf/text_model.h"
+#include "longshore/base/error.h"
+#include "longshore/models/hf/config.h"
+#include "longshore/models/hf/text_model.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace longshore::models;

@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "base/error.h"
-#include "data/images/decode_image.h"
-#include "data/images/resize_image.h"
+#include "longshore/base/error.h"
+#include "longshore/data/images/decode_image.h"
+#include "longshore/data/images/resize_image.h"
 
 namespace longshore::data {
 namespace {

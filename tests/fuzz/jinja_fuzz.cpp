@@ -7,10 +7,10 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "base/error.h"
-#include "base/json_tree.h"
-#include "base/utf8.h"
-#include "data/jinja/jinja_template.h"
+#include "longshore/base/error.h"
+#include "longshore/base/json_tree.h"
+#include "longshore/base/utf8.h"
+#include "longshore/data/jinja/jinja_template.h"
 
 namespace {
 

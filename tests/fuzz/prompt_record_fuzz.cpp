@@ -4,9 +4,9 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "base/error.h"
-#include "base/utf8.h"
-#include "data/text/prompt_record.h"
+#include "longshore/base/error.h"
+#include "longshore/base/utf8.h"
+#include "longshore/data/text/prompt_record.h"
 
 namespace {
 

@@ -5,10 +5,10 @@
 #include <string>
 #include <string_view>
 
-#include "base/error.h"
-#include "data/tokenizers/json_tokenizer.h"
-#include "data/tokenizers/tekken.h"
-#include "data/tokenizers/tiktoken.h"
+#include "longshore/base/error.h"
+#include "longshore/data/tokenizers/json_tokenizer.h"
+#include "longshore/data/tokenizers/tekken.h"
+#include "longshore/data/tokenizers/tiktoken.h"
 
 namespace {
 

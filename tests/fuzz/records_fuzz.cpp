@@ -10,9 +10,9 @@
 #include <string>
 #include <string_view>
 
-#include "base/error.h"
-#include "base/json_tree.h"
-#include "data/text/open_records.h"
+#include "longshore/base/error.h"
+#include "longshore/base/json_tree.h"
+#include "longshore/data/text/open_records.h"
 #include "tests/fuzz/memory_folder.h"
 
 namespace {

@@ -13,12 +13,12 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
-#include "data/safetensors/quantized_tensor.h"
-#include "data/safetensors/safetensors.h"
-#include "data/safetensors/safetensors_float.h"
-#include "data/safetensors/safetensors_folder.h"
-#include "data/safetensors/safetensors_writer.h"
+#include "longshore/base/error.h"
+#include "longshore/data/safetensors/quantized_tensor.h"
+#include "longshore/data/safetensors/safetensors.h"
+#include "longshore/data/safetensors/safetensors_float.h"
+#include "longshore/data/safetensors/safetensors_folder.h"
+#include "longshore/data/safetensors/safetensors_writer.h"
 
 namespace longshore::data {
 namespace {

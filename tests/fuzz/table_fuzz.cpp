@@ -9,9 +9,9 @@
 #include <string_view>
 #include <vector>
 
-#include "base/error.h"
-#include "base/json_tree.h"
-#include "data/text/table_library.h"
+#include "longshore/base/error.h"
+#include "longshore/base/json_tree.h"
+#include "longshore/data/text/table_library.h"
 
 namespace {
 

@@ -13,9 +13,9 @@
 #include <string_view>
 #include <vector>
 
-#include "base/error.h"
-#include "data/files/content_hash.h"
-#include "data/rows/token_file.h"
+#include "longshore/base/error.h"
+#include "longshore/data/files/content_hash.h"
+#include "longshore/data/rows/token_file.h"
 #include "tests/fuzz/memory_folder.h"
 
 namespace {

@@ -5,9 +5,9 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "base/error.h"
-#include "base/utf8.h"
-#include "data/tokenizers/json_tokenizer.h"
+#include "longshore/base/error.h"
+#include "longshore/base/utf8.h"
+#include "longshore/data/tokenizers/json_tokenizer.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace longshore::data;

@@ -1,6 +1,6 @@
 // Which parts of operands attention by blocks of scores gives its products and kernels, and in how
 // much workspace: what can be seen without memory. op_test runs it on numbers.
-#include "models/ops/attention/attention_blocks.h"
+#include "longshore/models/ops/attention/attention_blocks.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Which cases cuDNN's attention takes on a GPU and in how much workspace: what plans say without
 // one. B rows, T length, H query heads, G key/value heads, D head_dim.
-#include "models/ops/attention/attention_cudnn.h"
+#include "longshore/models/ops/attention/attention_cudnn.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "models/ops/attention/attention_blocks.h"
+#include "longshore/models/ops/attention/attention_blocks.h"
 
 namespace longshore::models {
 namespace {

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
-#include "models/ops/attention/attention_cudnn.h"
+#include "longshore/base/error.h"
+#include "longshore/models/ops/attention/attention_cudnn.h"
 
 extern "C" int cuInit(unsigned flags);  // of absent_gpu.cpp
 

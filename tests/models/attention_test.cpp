@@ -1,6 +1,6 @@
 // What attention's options mean, beyond the op's cases: which keys count, in which tiles, and what
-// the options cost. Shapes as in models/ops/attention/attention.h.
-#include "models/ops/attention/attention.h"
+// the options cost. Shapes as in longshore/models/ops/attention/attention.h.
+#include "longshore/models/ops/attention/attention.h"
 
 #include <ATen/ops/arange.h>
 #include <c10/core/CPUAllocator.h>
@@ -16,11 +16,11 @@
 #include <span>
 #include <utility>
 
-#include "base/error.h"
-#include "models/ops/attention/attention_kernels.h"
-#include "models/ops/attention/attention_sinks_body.h"
-#include "models/ops/attention/attention_tiles.h"
-#include "models/ops/kernels/simd.h"
+#include "longshore/base/error.h"
+#include "longshore/models/ops/attention/attention_kernels.h"
+#include "longshore/models/ops/attention/attention_sinks_body.h"
+#include "longshore/models/ops/attention/attention_tiles.h"
+#include "longshore/models/ops/kernels/simd.h"
 #include "tests/models/autograd.h"
 #include "tests/models/cpu_dtypes.h"
 #include "tests/models/harness.h"

@@ -1,8 +1,8 @@
 // Llama as a plain composition in ATen, differentiated by LibTorch's autograd: what the whole of
-// our own machinery is compared with. It shares no code with models/ but the config.
+// our own machinery is compared with. It shares no code with longshore/models/ but the config.
 #pragma once
 
-#include "models/families/decoder.h"
+#include "longshore/models/families/decoder.h"
 #include "tests/models/harness.h"
 
 namespace longshore::models {

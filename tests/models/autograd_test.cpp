@@ -7,7 +7,7 @@
 #include <ATen/ops/randint.h>
 #include <gtest/gtest.h>
 
-#include "models/ops/kernels/onednn_matmul.h"
+#include "longshore/models/ops/kernels/onednn_matmul.h"
 #include "tests/models/autograd_llama.h"
 #include "tests/models/op_cases.h"
 #include "tests/models/random_inputs.h"

@@ -1,4 +1,4 @@
-#include "models/ir/backward.h"
+#include "longshore/models/ir/backward.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,16 +6,16 @@
 #include <algorithm>
 #include <set>
 
-#include "base/error.h"
-#include "models/families/decoder.h"
-#include "models/ir/add.h"
-#include "models/ir/trace.h"
-#include "models/ops/embedding/embedding.h"
-#include "models/ops/linear/linear.h"
-#include "models/ops/linear_cross_entropy/linear_cross_entropy.h"
-#include "models/ops/rms_norm/rms_norm.h"
-#include "models/ops/rows/rows.h"
-#include "models/ops/swiglu.h"
+#include "longshore/base/error.h"
+#include "longshore/models/families/decoder.h"
+#include "longshore/models/ir/add.h"
+#include "longshore/models/ir/trace.h"
+#include "longshore/models/ops/embedding/embedding.h"
+#include "longshore/models/ops/linear/linear.h"
+#include "longshore/models/ops/linear_cross_entropy/linear_cross_entropy.h"
+#include "longshore/models/ops/rms_norm/rms_norm.h"
+#include "longshore/models/ops/rows/rows.h"
+#include "longshore/models/ops/swiglu.h"
 
 namespace longshore::models {
 namespace {

@@ -1,13 +1,13 @@
 // The losses that add up all elements of a value: sum, mean_square_error and l2_penalty.
-#include "models/ops/kernels/blocked_sum.h"
+#include "longshore/models/ops/kernels/blocked_sum.h"
 
 #include <ATen/ops/full.h>
 #include <gtest/gtest.h>
 
-#include "models/ir/trace.h"
-#include "models/ops/l2_penalty.h"
-#include "models/ops/mean_square_error.h"
-#include "models/ops/sum.h"
+#include "longshore/models/ir/trace.h"
+#include "longshore/models/ops/l2_penalty.h"
+#include "longshore/models/ops/mean_square_error.h"
+#include "longshore/models/ops/sum.h"
 #include "tests/models/harness.h"
 #include "tests/models/random_inputs.h"
 

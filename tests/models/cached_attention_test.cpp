@@ -1,5 +1,5 @@
 // Cached attention is attention: a text that is appended in any parts sees what the whole sees.
-#include "models/ops/cached_attention/cached_attention.h"
+#include "longshore/models/ops/cached_attention/cached_attention.h"
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
@@ -9,8 +9,8 @@
 #include <gtest/gtest.h>
 #include <omp.h>
 
-#include "base/error.h"
-#include "models/ops/kernels/aten.h"
+#include "longshore/base/error.h"
+#include "longshore/models/ops/kernels/aten.h"
 #include "tests/models/harness.h"
 #include "tests/models/ops/attention.h"
 #include "tests/models/random_inputs.h"

@@ -1,5 +1,5 @@
 // Which tokens have the same id, and that attention in segments of such ids is local to chunks.
-#include "models/ops/chunk_ids.h"
+#include "longshore/models/ops/chunk_ids.h"
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
@@ -9,8 +9,8 @@
 
 #include <limits>
 
-#include "base/error.h"
-#include "models/ops/attention/attention.h"
+#include "longshore/base/error.h"
+#include "longshore/models/ops/attention/attention.h"
 #include "tests/models/harness.h"
 #include "tests/models/plain.h"
 #include "tests/models/random_inputs.h"

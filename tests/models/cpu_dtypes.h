@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "models/ops/kernels/onednn_matmul.h"
+#include "longshore/models/ops/kernels/onednn_matmul.h"
 
 namespace longshore::models {
 

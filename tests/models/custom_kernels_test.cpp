@@ -11,13 +11,13 @@
 #include <span>
 #include <vector>
 
-#include "models/ir/trace.h"
-#include "models/ops/attention/attention_mask_body.h"
-#include "models/ops/embedding/embedding.h"
-#include "models/ops/kernels/aten.h"
-#include "models/ops/kernels/onednn_matmul.h"
-#include "models/ops/linear_cross_entropy/linear_cross_entropy_body.h"
-#include "models/ops/update/adamw.h"
+#include "longshore/models/ir/trace.h"
+#include "longshore/models/ops/attention/attention_mask_body.h"
+#include "longshore/models/ops/embedding/embedding.h"
+#include "longshore/models/ops/kernels/aten.h"
+#include "longshore/models/ops/kernels/onednn_matmul.h"
+#include "longshore/models/ops/linear_cross_entropy/linear_cross_entropy_body.h"
+#include "longshore/models/ops/update/adamw.h"
 #include "tests/models/fiber_group.h"
 #include "tests/models/harness.h"
 #include "tests/models/op_cases.h"

@@ -1,11 +1,11 @@
-#include "models/ops/dequantize/dequantize.h"
+#include "longshore/models/ops/dequantize/dequantize.h"
 
 #include <gtest/gtest.h>
 
 #include <any>
 #include <vector>
 
-#include "base/bfloat16.h"
+#include "longshore/base/bfloat16.h"
 
 namespace longshore::models {
 namespace {

@@ -5,15 +5,15 @@
 
 #include <cmath>
 
-#include "base/error.h"
-#include "models/ir/trace.h"
-#include "models/ops/add_bias/add_bias.h"
-#include "models/ops/clamped_swiglu.h"
-#include "models/ops/kernels/aten.h"
-#include "models/ops/linear_cross_entropy/linear_cross_entropy.h"
-#include "models/ops/scale.h"
-#include "models/ops/soft_cap.h"
-#include "models/ops/swiglu.h"
+#include "longshore/base/error.h"
+#include "longshore/models/ir/trace.h"
+#include "longshore/models/ops/add_bias/add_bias.h"
+#include "longshore/models/ops/clamped_swiglu.h"
+#include "longshore/models/ops/kernels/aten.h"
+#include "longshore/models/ops/linear_cross_entropy/linear_cross_entropy.h"
+#include "longshore/models/ops/scale.h"
+#include "longshore/models/ops/soft_cap.h"
+#include "longshore/models/ops/swiglu.h"
 #include "tests/models/harness.h"
 #include "tests/models/random_inputs.h"
 

@@ -11,7 +11,7 @@
 
 #include <cmath>
 
-#include "models/ops/kernels/aten.h"
+#include "longshore/models/ops/kernels/aten.h"
 
 namespace longshore::models {
 namespace {

@@ -2,7 +2,7 @@
 // that it is given.
 #pragma once
 
-#include "models/ops/attention/attention_cudnn.h"
+#include "longshore/models/ops/attention/attention_cudnn.h"
 
 namespace longshore::models {
 

@@ -1,9 +1,9 @@
 // Our custom kernels for GPUs, emulated on the CPU: what their host side decides, and their bodies,
-// by the headers in models/ops/ that their .cu files include; the threads by serial_group.h and
-// fiber_group.h, products by ATen. Ops' records (op_records.h) say how.
+// by the headers in longshore/models/ops/ that their .cu files include; the threads by
+// serial_group.h and fiber_group.h, products by ATen. Ops' records (op_records.h) say how.
 #pragma once
 
-#include "models/ir/op.h"
+#include "longshore/models/ir/op.h"
 
 namespace longshore::models {
 

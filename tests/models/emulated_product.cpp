@@ -3,7 +3,7 @@
 #include <ATen/ops/mm.h>
 #include <gtest/gtest.h>
 
-#include "models/ops/kernels/aten.h"
+#include "longshore/models/ops/kernels/aten.h"
 
 namespace longshore::models {
 

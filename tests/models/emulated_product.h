@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <span>
 
-#include "models/ops/kernels/cublaslt_matmul.h"
+#include "longshore/models/ops/kernels/cublaslt_matmul.h"
 #include "tests/models/emulated_kernels.h"
 
 namespace longshore::models {

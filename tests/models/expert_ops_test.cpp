@@ -8,12 +8,12 @@
 
 #include <cmath>
 
-#include "base/error.h"
-#include "models/ir/trace.h"
-#include "models/ops/expert_scale.h"
-#include "models/ops/grouped_bias/grouped_bias.h"
-#include "models/ops/kernels/aten.h"
-#include "models/ops/weigh_rows.h"
+#include "longshore/base/error.h"
+#include "longshore/models/ir/trace.h"
+#include "longshore/models/ops/expert_scale.h"
+#include "longshore/models/ops/grouped_bias/grouped_bias.h"
+#include "longshore/models/ops/kernels/aten.h"
+#include "longshore/models/ops/weigh_rows.h"
 #include "tests/models/harness.h"
 #include "tests/models/random_inputs.h"
 

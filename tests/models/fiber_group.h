@@ -1,7 +1,7 @@
-// Fibers that emulate a block of threads, as models/ops/kernels/thread_group.h describes it: each
-// thread runs the whole body by itself, as on a GPU, and as far as it can before another one goes
-// on. So a body that forgot a sync() reads what is not there yet, and one whose threads do not all
-// come to it never ends: both show.
+// Fibers that emulate a block of threads, as longshore/models/ops/kernels/thread_group.h describes
+// it: each thread runs the whole body by itself, as on a GPU, and as far as it can before another
+// one goes on. So a body that forgot a sync() reads what is not there yet, and one whose threads do
+// not all come to it never ends: both show.
 #pragma once
 
 #include <ucontext.h>

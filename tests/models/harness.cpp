@@ -19,9 +19,9 @@
 #include <set>
 #include <sstream>
 
-#include "base/error.h"
-#include "models/ops/kernels/aten.h"
-#include "models/ops/kernels/onednn_matmul.h"
+#include "longshore/base/error.h"
+#include "longshore/models/ops/kernels/aten.h"
+#include "longshore/models/ops/kernels/onednn_matmul.h"
 
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>

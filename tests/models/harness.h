@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "models/ir/backward.h"
-#include "models/ir/program.h"
+#include "longshore/models/ir/backward.h"
+#include "longshore/models/ir/program.h"
 #include "tests/models/emulated_kernels.h"
 
 namespace longshore::models {

@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
-#include "models/families/fields.h"
-#include "models/hf/config.h"
+#include "longshore/base/error.h"
+#include "longshore/models/families/fields.h"
+#include "longshore/models/hf/config.h"
 #include "tests/golden_cases.h"
 #include "tests/message_of.h"
 

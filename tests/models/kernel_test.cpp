@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <set>
 
-#include "base/error.h"
-#include "models/ir/trace.h"
-#include "models/ops/kernels/aten.h"
-#include "models/ops/kernels/custom_kernel.h"
-#include "models/ops/kernels/onednn_matmul.h"
-#include "models/ops/rope/rope.h"
+#include "longshore/base/error.h"
+#include "longshore/models/ir/trace.h"
+#include "longshore/models/ops/kernels/aten.h"
+#include "longshore/models/ops/kernels/custom_kernel.h"
+#include "longshore/models/ops/kernels/onednn_matmul.h"
+#include "longshore/models/ops/rope/rope.h"
 #include "tests/models/harness.h"
 #include "tests/models/op_cases.h"
 #include "tests/models/op_records.h"

@@ -1,11 +1,11 @@
 // One row through a linear layer: against a product in float64, whatever the sizes.
-#include "models/ops/kernels/matrix_vector.h"
+#include "longshore/models/ops/kernels/matrix_vector.h"
 
 #include <ATen/ops/matmul.h>
 #include <gtest/gtest.h>
 #include <omp.h>
 
-#include "models/ops/kernels/aten.h"
+#include "longshore/models/ops/kernels/aten.h"
 #include "tests/models/harness.h"
 #include "tests/models/random_inputs.h"
 

@@ -1,11 +1,11 @@
-#include "models/ops/mean_square_error.h"
+#include "longshore/models/ops/mean_square_error.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "base/error.h"
-#include "models/ir/trace.h"
+#include "longshore/base/error.h"
+#include "longshore/models/ir/trace.h"
 #include "tests/models/harness.h"
 
 namespace longshore::models {

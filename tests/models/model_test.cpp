@@ -1,4 +1,4 @@
-#include "models/ir/model.h"
+#include "longshore/models/ir/model.h"
 
 #include <gtest/gtest.h>
 
@@ -6,14 +6,14 @@
 #include <set>
 #include <utility>
 
-#include "base/error.h"
-#include "models/families/decoder.h"
-#include "models/ir/add.h"
-#include "models/ir/labels.h"
-#include "models/ir/trace.h"
-#include "models/ops/columns.h"
-#include "models/ops/linear/linear.h"
-#include "models/ops/rms_norm/rms_norm.h"
+#include "longshore/base/error.h"
+#include "longshore/models/families/decoder.h"
+#include "longshore/models/ir/add.h"
+#include "longshore/models/ir/labels.h"
+#include "longshore/models/ir/trace.h"
+#include "longshore/models/ops/columns.h"
+#include "longshore/models/ops/linear/linear.h"
+#include "longshore/models/ops/rms_norm/rms_norm.h"
 
 namespace longshore::models {
 namespace {

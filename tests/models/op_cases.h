@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "models/ir/program.h"
+#include "longshore/models/ir/program.h"
 #include "tests/models/harness.h"
 
 namespace longshore::models {

@@ -1,13 +1,14 @@
 // An OpRecord is what tests know of an op and of those that share its file: how far kernels may be
 // from the reference, how they are emulated, and programs that show them. It is in
-// tests/models/ops/, by the name of the op's source in models/ops/, and that name is the record's.
+// tests/models/ops/, by the name of the op's source in longshore/models/ops/, and that name is the
+// record's.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
-#include "models/ir/op.h"
+#include "longshore/models/ir/op.h"
 #include "tests/models/emulated_kernels.h"
 #include "tests/models/op_cases.h"
 

@@ -19,7 +19,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "models/ops/linear_cross_entropy/linear_cross_entropy.h"
+#include "longshore/models/ops/linear_cross_entropy/linear_cross_entropy.h"
 
 namespace longshore::models::plain {
 

@@ -6,8 +6,8 @@
 
 #include <cstdint>
 
-#include "models/ops/attention/attention.h"
-#include "models/ops/rope/rope.h"
+#include "longshore/models/ops/attention/attention.h"
+#include "longshore/models/ops/rope/rope.h"
 
 namespace longshore::models::plain {
 

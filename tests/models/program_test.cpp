@@ -1,4 +1,4 @@
-#include "models/ir/program.h"
+#include "longshore/models/ir/program.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,13 +6,13 @@
 #include <functional>
 #include <set>
 
-#include "base/error.h"
-#include "models/ir/add.h"
-#include "models/ir/trace.h"
-#include "models/ops/attention/attention.h"
-#include "models/ops/linear/linear.h"
-#include "models/ops/rms_norm/rms_norm.h"
-#include "models/ops/swiglu.h"
+#include "longshore/base/error.h"
+#include "longshore/models/ir/add.h"
+#include "longshore/models/ir/trace.h"
+#include "longshore/models/ops/attention/attention.h"
+#include "longshore/models/ops/linear/linear.h"
+#include "longshore/models/ops/rms_norm/rms_norm.h"
+#include "longshore/models/ops/swiglu.h"
 #include "tests/message_of.h"
 
 namespace longshore::models {

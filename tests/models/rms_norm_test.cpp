@@ -1,14 +1,14 @@
 // What the op cases do not show of rms_norm: its weight's offset and shorter weights.
-#include "models/ops/rms_norm/rms_norm.h"
+#include "longshore/models/ops/rms_norm/rms_norm.h"
 
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/error.h"
-#include "models/ir/trace.h"
-#include "models/ops/kernels/aten.h"
+#include "longshore/base/error.h"
+#include "longshore/models/ir/trace.h"
+#include "longshore/models/ops/kernels/aten.h"
 #include "tests/models/harness.h"
 #include "tests/models/plain.h"
 #include "tests/models/random_inputs.h"

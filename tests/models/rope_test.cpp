@@ -1,5 +1,5 @@
 // The scalings of rotary frequencies, read off the tables at position 1, whose angles they are.
-#include "models/ops/rope/rope.h"
+#include "longshore/models/ops/rope/rope.h"
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/atan2.h>
@@ -9,8 +9,8 @@
 #include <cmath>
 #include <numbers>
 
-#include "base/error.h"
-#include "models/ir/trace.h"
+#include "longshore/base/error.h"
+#include "longshore/models/ir/trace.h"
 #include "tests/models/harness.h"
 
 namespace longshore::models {

@@ -9,7 +9,7 @@
 #include <cmath>
 #include <map>
 
-#include "models/ops/kernels/aten.h"
+#include "longshore/models/ops/kernels/aten.h"
 
 namespace longshore::models {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "models/ir/model.h"
+#include "longshore/models/ir/model.h"
 #include "tests/models/harness.h"
 
 namespace longshore::models {

@@ -1,6 +1,6 @@
 // A SerialGroup is one thread that emulates a block of threads, as
-// models/ops/kernels/thread_group.h describes it: every phase of a body is run for one thread after
-// the other, with the very shares and the tree of sums that a GPU's threads have.
+// longshore/models/ops/kernels/thread_group.h describes it: every phase of a body is run for one
+// thread after the other, with the very shares and the tree of sums that a GPU's threads have.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 #include <cstring>
 #include <vector>
 
-#include "models/ops/kernels/thread_group.h"
+#include "longshore/models/ops/kernels/thread_group.h"
 
 namespace longshore::models {
 

@@ -1,4 +1,4 @@
-#include "models/ops/kernels/simd.h"
+#include "longshore/models/ops/kernels/simd.h"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,8 @@
-#include "models/ir/split.h"
+#include "longshore/models/ir/split.h"
 
 #include <gtest/gtest.h>
 
-#include "base/error.h"
+#include "longshore/base/error.h"
 #include "tests/message_of.h"
 
 namespace longshore::models {

@@ -1,5 +1,5 @@
 // Stochastic rounding and the 8-bit moments' codes, number by number.
-#include "models/ops/kernels/stochastic_rounding.h"
+#include "longshore/models/ops/kernels/stochastic_rounding.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-#include "models/ops/kernels/block8.h"
+#include "longshore/models/ops/kernels/block8.h"
 
 namespace longshore::models {
 namespace {

@@ -1,10 +1,10 @@
-#include "models/ops/sum.h"
+#include "longshore/models/ops/sum.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "models/ir/trace.h"
+#include "longshore/models/ir/trace.h"
 #include "tests/models/harness.h"
 
 namespace longshore::models {

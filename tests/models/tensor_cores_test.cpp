@@ -1,6 +1,6 @@
 // The lines that a warp's lanes give of operands in fast memory, and where its sums lie, by what
 // PTX says of ldmatrix and of mma.m16n8k16: emulated kernels compute without these.
-#include "models/ops/kernels/tensor_cores.h"
+#include "longshore/models/ops/kernels/tensor_cores.h"
 
 #include <gtest/gtest.h>
 

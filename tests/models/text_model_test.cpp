@@ -1,12 +1,12 @@
-#include "models/hf/text_model.h"
+#include "longshore/models/hf/text_model.h"
 
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "base/error.h"
-#include "models/hf/config.h"
+#include "longshore/base/error.h"
+#include "longshore/models/hf/config.h"
 
 namespace longshore::models {
 namespace {

@@ -1,5 +1,5 @@
 // The small networks against plain compositions that LibTorch's autograd differentiates.
-#include "models/families/toys.h"
+#include "longshore/models/families/toys.h"
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
@@ -7,7 +7,7 @@
 
 #include <cmath>
 
-#include "models/ops/kernels/onednn_matmul.h"
+#include "longshore/models/ops/kernels/onednn_matmul.h"
 #include "tests/models/autograd.h"
 #include "tests/models/plain.h"
 #include "tests/models/random_inputs.h"

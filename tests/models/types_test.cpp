@@ -1,8 +1,8 @@
-#include "models/ir/types.h"
+#include "longshore/models/ir/types.h"
 
 #include <gtest/gtest.h>
 
-#include "base/error.h"
+#include "longshore/base/error.h"
 
 namespace longshore::models {
 namespace {

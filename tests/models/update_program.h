@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "models/ops/update/update.h"
+#include "longshore/models/ops/update/update.h"
 
 namespace longshore::models {
 

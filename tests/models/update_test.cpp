@@ -1,4 +1,4 @@
-#include "models/ops/update/update.h"
+#include "longshore/models/ops/update/update.h"
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
@@ -10,14 +10,14 @@
 #include <cmath>
 #include <limits>
 
-#include "base/error.h"
-#include "models/ir/trace.h"
-#include "models/ops/kernels/aten.h"
-#include "models/ops/kernels/block8.h"
-#include "models/ops/square_sum/square_sum.h"
-#include "models/ops/update/adamw.h"
-#include "models/ops/update/lion.h"
-#include "models/ops/update/sgd.h"
+#include "longshore/base/error.h"
+#include "longshore/models/ir/trace.h"
+#include "longshore/models/ops/kernels/aten.h"
+#include "longshore/models/ops/kernels/block8.h"
+#include "longshore/models/ops/square_sum/square_sum.h"
+#include "longshore/models/ops/update/adamw.h"
+#include "longshore/models/ops/update/lion.h"
+#include "longshore/models/ops/update/sgd.h"
 #include "tests/models/harness.h"
 #include "tests/models/random_inputs.h"
 #include "tests/models/update_program.h"

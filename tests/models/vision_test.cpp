@@ -1,6 +1,6 @@
 // Models that read images: their config.json, the names of their tensors, and how many parameters
 // they have.
-#include "models/hf/vision.h"
+#include "longshore/models/hf/vision.h"
 
 #include <gtest/gtest.h>
 
@@ -8,10 +8,10 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "base/error.h"
-#include "models/families/decoder.h"
-#include "models/hf/config.h"
-#include "models/hf/weight_names.h"
+#include "longshore/base/error.h"
+#include "longshore/models/families/decoder.h"
+#include "longshore/models/hf/config.h"
+#include "longshore/models/hf/weight_names.h"
 #include "tests/message_of.h"
 
 namespace longshore::models {

@@ -1,4 +1,4 @@
-#include "models/hf/weight_names.h"
+#include "longshore/models/hf/weight_names.h"
 
 #include <gtest/gtest.h>
 

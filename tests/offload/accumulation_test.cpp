@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "models/ops/kernels/onednn_matmul.h"
+#include "longshore/models/ops/kernels/onednn_matmul.h"
 #include "tests/offload/training.h"
 
 namespace longshore::offload {

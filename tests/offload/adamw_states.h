@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "models/ops/update/adamw.h"
-#include "trainer/step/optimizer.h"
+#include "longshore/models/ops/update/adamw.h"
+#include "longshore/trainer/step/optimizer.h"
 
 namespace longshore::offload {
 

@@ -1,8 +1,8 @@
-#include "offload/execution/arenas.h"
+#include "longshore/offload/execution/arenas.h"
 
 #include <gtest/gtest.h>
 
-#include "offload/backends/virtual_backend.h"
+#include "longshore/offload/backends/virtual_backend.h"
 
 namespace longshore::offload {
 namespace {

@@ -1,12 +1,12 @@
-#include "offload/execution/arguments.h"
+#include "longshore/offload/execution/arguments.h"
 
 #include <gtest/gtest.h>
 
 #include <memory>
 
-#include "base/error.h"
-#include "offload/backends/cpu_backend.h"
-#include "offload/memory/alignment.h"
+#include "longshore/base/error.h"
+#include "longshore/offload/backends/cpu_backend.h"
+#include "longshore/offload/memory/alignment.h"
 
 namespace longshore::offload {
 namespace {

@@ -1,5 +1,5 @@
 // The CUDA backend beside what it computes.
-#include "offload/backends/cuda/cuda_backend.h"
+#include "longshore/offload/backends/cuda/cuda_backend.h"
 
 #include <gtest/gtest.h>
 
@@ -8,10 +8,10 @@
 #include <memory>
 #include <vector>
 
-#include "base/error.h"
-#include "base/parallel.h"
-#include "offload/backends/cuda/cuda_device.h"
-#include "offload/plan/mesh.h"
+#include "longshore/base/error.h"
+#include "longshore/base/parallel.h"
+#include "longshore/offload/backends/cuda/cuda_device.h"
+#include "longshore/offload/plan/mesh.h"
 
 namespace longshore::offload {
 namespace {

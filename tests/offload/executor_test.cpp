@@ -1,4 +1,4 @@
-#include "offload/execution/executor.h"
+#include "longshore/offload/execution/executor.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,12 +8,12 @@
 #include <span>
 #include <utility>
 
-#include "base/error.h"
-#include "offload/backends/cpu_backend.h"
-#include "offload/backends/virtual_backend.h"
-#include "offload/execution/arenas.h"
-#include "offload/execution/arguments.h"
-#include "offload/plan/memory_analysis.h"
+#include "longshore/base/error.h"
+#include "longshore/offload/backends/cpu_backend.h"
+#include "longshore/offload/backends/virtual_backend.h"
+#include "longshore/offload/execution/arenas.h"
+#include "longshore/offload/execution/arguments.h"
+#include "longshore/offload/plan/memory_analysis.h"
 #include "tests/message_of.h"
 #include "tests/models/cpu_dtypes.h"
 #include "tests/offload/forwarding_backend.h"

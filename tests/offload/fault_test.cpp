@@ -12,15 +12,15 @@
 #include <functional>
 #include <thread>
 
-#include "base/error.h"
-#include "offload/backends/cpu_backend.h"
-#include "offload/execution/arenas.h"
-#include "offload/execution/arguments.h"
+#include "longshore/base/error.h"
+#include "longshore/offload/backends/cpu_backend.h"
+#include "longshore/offload/execution/arenas.h"
+#include "longshore/offload/execution/arguments.h"
+#include "longshore/trainer/weights/initialize.h"
 #include "tests/message_of.h"
 #include "tests/offload/adamw_states.h"
 #include "tests/offload/forwarding_backend.h"
 #include "tests/offload/training.h"
-#include "trainer/weights/initialize.h"
 
 namespace longshore::offload {
 namespace {

@@ -4,7 +4,7 @@
 #include <memory>
 #include <utility>
 
-#include "offload/backends/backend.h"
+#include "longshore/offload/backends/backend.h"
 
 namespace longshore::offload {
 

@@ -1,24 +1,24 @@
 // Networks that no decoder has, whose gradients are the cotangents themselves, shared by weights,
 // or added up over stages: against differences of their losses.
-#include "offload/execution/gradient_function.h"
+#include "longshore/offload/execution/gradient_function.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "base/error.h"
-#include "models/families/toys.h"
-#include "models/ir/add.h"
-#include "models/ir/model.h"
-#include "models/ir/trace.h"
-#include "models/ops/gelu.h"
-#include "models/ops/l2_penalty.h"
-#include "models/ops/linear/linear.h"
-#include "models/ops/scale.h"
-#include "models/ops/sum.h"
-#include "offload/backends/cpu_backend.h"
-#include "offload/lowering/scan.h"
+#include "longshore/base/error.h"
+#include "longshore/models/families/toys.h"
+#include "longshore/models/ir/add.h"
+#include "longshore/models/ir/model.h"
+#include "longshore/models/ir/trace.h"
+#include "longshore/models/ops/gelu.h"
+#include "longshore/models/ops/l2_penalty.h"
+#include "longshore/models/ops/linear/linear.h"
+#include "longshore/models/ops/scale.h"
+#include "longshore/models/ops/sum.h"
+#include "longshore/offload/backends/cpu_backend.h"
+#include "longshore/offload/lowering/scan.h"
 #include "tests/message_of.h"
 #include "tests/models/cpu_dtypes.h"
 #include "tests/offload/toy_models.h"

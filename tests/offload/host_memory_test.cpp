@@ -1,5 +1,5 @@
 // What control groups leave a process.
-#include "offload/memory/host_memory.h"
+#include "longshore/offload/memory/host_memory.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>

@@ -1,4 +1,4 @@
-#include "offload/plan/lifetimes.h"
+#include "longshore/offload/plan/lifetimes.h"
 
 #include <gtest/gtest.h>
 

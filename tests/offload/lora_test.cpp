@@ -7,11 +7,11 @@
 #include <iterator>
 #include <set>
 
-#include "base/error.h"
-#include "data/rows/batches.h"
-#include "models/ops/update/sgd.h"
-#include "offload/plan/memory_analysis.h"
-#include "offload/policy/partition.h"
+#include "longshore/base/error.h"
+#include "longshore/data/rows/batches.h"
+#include "longshore/models/ops/update/sgd.h"
+#include "longshore/offload/plan/memory_analysis.h"
+#include "longshore/offload/policy/partition.h"
 #include "tests/models/cpu_dtypes.h"
 #include "tests/offload/plan_checks.h"
 #include "tests/offload/training.h"

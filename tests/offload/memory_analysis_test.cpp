@@ -1,11 +1,11 @@
-#include "offload/plan/memory_analysis.h"
+#include "longshore/offload/plan/memory_analysis.h"
 
 #include <gtest/gtest.h>
 
 #include <numeric>
 #include <vector>
 
-#include "offload/memory/alignment.h"
+#include "longshore/offload/memory/alignment.h"
 
 namespace longshore::offload {
 namespace {

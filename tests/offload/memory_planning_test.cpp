@@ -1,4 +1,4 @@
-#include "offload/plan/memory_planning.h"
+#include "longshore/offload/plan/memory_planning.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "offload/memory/alignment.h"
+#include "longshore/offload/memory/alignment.h"
 
 namespace longshore::offload {
 namespace {

@@ -7,21 +7,21 @@
 #include <fstream>
 #include <map>
 
-#include "models/ir/add.h"
-#include "models/ir/model.h"
-#include "offload/backends/cpu_backend.h"
-#include "offload/execution/arenas.h"
-#include "offload/execution/arguments.h"
-#include "offload/memory/alignment.h"
-#include "offload/memory/host_memory.h"
-#include "offload/plan/memory_analysis.h"
+#include "longshore/models/ir/add.h"
+#include "longshore/models/ir/model.h"
+#include "longshore/offload/backends/cpu_backend.h"
+#include "longshore/offload/execution/arenas.h"
+#include "longshore/offload/execution/arguments.h"
+#include "longshore/offload/memory/alignment.h"
+#include "longshore/offload/memory/host_memory.h"
+#include "longshore/offload/plan/memory_analysis.h"
+#include "longshore/trainer/weights/initialize.h"
 #include "tests/models/cpu_dtypes.h"
 #include "tests/offload/adamw_states.h"
 #include "tests/offload/allocations.h"
 #include "tests/offload/forwarding_backend.h"
 #include "tests/offload/training.h"
 #include "tests/offload/watching_backend.h"
-#include "trainer/weights/initialize.h"
 
 namespace longshore::offload {
 namespace {

@@ -7,9 +7,9 @@
 #include <thread>
 #include <vector>
 
-#include "offload/backends/cuda/cuda_backend.h"
-#include "offload/backends/cuda/cuda_device.h"
-#include "offload/backends/cuda/nccl_communicator.h"
+#include "longshore/offload/backends/cuda/cuda_backend.h"
+#include "longshore/offload/backends/cuda/cuda_device.h"
+#include "longshore/offload/backends/cuda/nccl_communicator.h"
 
 namespace longshore::offload {
 namespace {

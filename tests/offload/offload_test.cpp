@@ -5,16 +5,16 @@
 
 #include <set>
 
-#include "base/error.h"
-#include "offload/memory/alignment.h"
-#include "offload/plan/memory_analysis.h"
+#include "longshore/base/error.h"
+#include "longshore/offload/memory/alignment.h"
+#include "longshore/offload/plan/memory_analysis.h"
+#include "longshore/trainer/step/memory_report.h"
 #include "tests/models/cpu_dtypes.h"
 #include "tests/offload/adamw_states.h"
 #include "tests/offload/plan_checks.h"
 #include "tests/offload/shuffled_backend.h"
 #include "tests/offload/training.h"
 #include "tests/offload/watching_backend.h"
-#include "trainer/step/memory_report.h"
 
 namespace longshore::offload {
 namespace {

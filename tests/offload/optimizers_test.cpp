@@ -5,10 +5,10 @@
 #include <any>
 #include <cmath>
 
-#include "base/error.h"
-#include "models/ir/infer.h"
-#include "models/ops/update/adamw.h"
-#include "models/ops/update/sgd.h"
+#include "longshore/base/error.h"
+#include "longshore/models/ir/infer.h"
+#include "longshore/models/ops/update/adamw.h"
+#include "longshore/models/ops/update/sgd.h"
 #include "tests/message_of.h"
 #include "tests/offload/adamw_states.h"
 #include "tests/offload/training.h"

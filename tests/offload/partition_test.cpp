@@ -1,4 +1,4 @@
-#include "offload/policy/partition.h"
+#include "longshore/offload/policy/partition.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,11 +10,11 @@
 #include <map>
 #include <set>
 
-#include "base/error.h"
-#include "models/ir/trace.h"
-#include "models/ops/linear/linear.h"
-#include "models/ops/swiglu.h"
-#include "offload/lowering/layer_partitions.h"
+#include "longshore/base/error.h"
+#include "longshore/models/ir/trace.h"
+#include "longshore/models/ops/linear/linear.h"
+#include "longshore/models/ops/swiglu.h"
+#include "longshore/offload/lowering/layer_partitions.h"
 #include "tests/message_of.h"
 #include "tests/offload/toy_models.h"
 

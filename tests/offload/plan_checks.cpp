@@ -4,8 +4,8 @@
 #include <iterator>
 #include <map>
 
-#include "offload/memory/alignment.h"
-#include "offload/plan/mesh.h"
+#include "longshore/offload/memory/alignment.h"
+#include "longshore/offload/plan/mesh.h"
 
 namespace longshore::offload {
 namespace {

@@ -1,4 +1,4 @@
-#include "offload/plan/plan.h"
+#include "longshore/offload/plan/plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,18 +8,18 @@
 #include <map>
 #include <set>
 
-#include "base/error.h"
-#include "models/ir/add.h"
-#include "models/ir/model.h"
-#include "offload/lowering/plan_builder.h"
-#include "offload/memory/alignment.h"
-#include "offload/plan/memory_analysis.h"
+#include "longshore/base/error.h"
+#include "longshore/models/ir/add.h"
+#include "longshore/models/ir/model.h"
+#include "longshore/offload/lowering/plan_builder.h"
+#include "longshore/offload/memory/alignment.h"
+#include "longshore/offload/plan/memory_analysis.h"
+#include "longshore/trainer/step/step_plans.h"
 #include "tests/models/cpu_dtypes.h"
 #include "tests/offload/adamw_states.h"
 #include "tests/offload/plan_checks.h"
 #include "tests/offload/random_plan.h"
 #include "tests/offload/toy_models.h"
-#include "trainer/step/step_plans.h"
 
 namespace longshore::offload {
 namespace {

@@ -1,13 +1,13 @@
-#include "offload/policy/policy.h"
+#include "longshore/offload/policy/policy.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "base/error.h"
-#include "models/ir/add.h"
-#include "models/ir/trace.h"
+#include "longshore/base/error.h"
+#include "longshore/models/ir/add.h"
+#include "longshore/models/ir/trace.h"
 #include "tests/offload/toy_models.h"
 
 namespace longshore::offload {

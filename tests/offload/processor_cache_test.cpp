@@ -1,4 +1,4 @@
-#include "offload/hardware/processor_cache.h"
+#include "longshore/offload/hardware/processor_cache.h"
 
 #include <gtest/gtest.h>
 

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "data/rows/batches.h"
-#include "models/families/quantize_weights.h"
-#include "offload/plan/memory_analysis.h"
-#include "offload/policy/partition.h"
+#include "longshore/data/rows/batches.h"
+#include "longshore/models/families/quantize_weights.h"
+#include "longshore/offload/plan/memory_analysis.h"
+#include "longshore/offload/policy/partition.h"
 #include "tests/models/cpu_dtypes.h"
 #include "tests/offload/plan_checks.h"
 #include "tests/offload/training.h"

@@ -9,8 +9,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "models/ir/collectives.h"
-#include "models/ir/model.h"
+#include "longshore/models/ir/collectives.h"
+#include "longshore/models/ir/model.h"
 
 namespace longshore::offload {
 

@@ -14,8 +14,9 @@
 #include <set>
 #include <stdexcept>
 
-#include "models/ops/update/lion.h"
-#include "models/ops/update/sgd.h"
+#include "longshore/models/ops/update/lion.h"
+#include "longshore/models/ops/update/sgd.h"
+#include "longshore/trainer/step/memory_report.h"
 #include "tests/models/autograd.h"
 #include "tests/models/cpu_dtypes.h"
 #include "tests/models/plain.h"
@@ -24,7 +25,6 @@
 #include "tests/offload/shuffled_backend.h"
 #include "tests/offload/tensors.h"
 #include "tests/offload/training.h"
-#include "trainer/step/memory_report.h"
 
 namespace longshore::offload {
 namespace {

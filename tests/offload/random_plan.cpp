@@ -1,8 +1,8 @@
 #include "tests/offload/random_plan.h"
 
-#include "models/ir/add.h"
-#include "models/ir/model.h"
-#include "offload/lowering/plan_builder.h"
+#include "longshore/models/ir/add.h"
+#include "longshore/models/ir/model.h"
+#include "longshore/offload/lowering/plan_builder.h"
 #include "tests/offload/random.h"
 
 namespace longshore::offload {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "offload/plan/plan.h"
+#include "longshore/offload/plan/plan.h"
 
 namespace longshore::offload {
 

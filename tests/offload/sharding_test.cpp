@@ -7,16 +7,16 @@
 #include <cstring>
 #include <map>
 
-#include "base/error.h"
-#include "models/families/toys.h"
-#include "models/ir/trace.h"
-#include "models/ops/add_bias/add_bias.h"
-#include "models/ops/embedding/embedding.h"
-#include "models/ops/linear_cross_entropy/linear_cross_entropy.h"
+#include "longshore/base/error.h"
+#include "longshore/models/families/toys.h"
+#include "longshore/models/ir/trace.h"
+#include "longshore/models/ops/add_bias/add_bias.h"
+#include "longshore/models/ops/embedding/embedding.h"
+#include "longshore/models/ops/linear_cross_entropy/linear_cross_entropy.h"
+#include "longshore/trainer/step/memory_report.h"
 #include "tests/message_of.h"
 #include "tests/offload/adamw_states.h"
 #include "tests/offload/training.h"
-#include "trainer/step/memory_report.h"
 
 namespace longshore::offload {
 namespace {

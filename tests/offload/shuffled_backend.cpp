@@ -8,8 +8,8 @@
 #include <random>
 #include <set>
 
-#include "base/error.h"
-#include "offload/backends/cpu_backend.h"
+#include "longshore/base/error.h"
+#include "longshore/offload/backends/cpu_backend.h"
 #include "tests/offload/forwarding_backend.h"
 
 namespace longshore::offload {

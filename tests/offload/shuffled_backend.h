@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "offload/backends/backend.h"
+#include "longshore/offload/backends/backend.h"
 
 namespace longshore::offload {
 

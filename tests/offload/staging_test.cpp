@@ -1,22 +1,22 @@
 // Checks where the moves of staged ranges stand in the list of instructions, and that plans with
 // staged ranges leave the same bytes as plain execution, however early they fetch and however late
 // they send.
-#include "offload/lowering/staging.h"
+#include "longshore/offload/lowering/staging.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <random>
 
-#include "base/error.h"
-#include "models/ir/add.h"
-#include "models/ir/model.h"
-#include "offload/backends/cpu_backend.h"
-#include "offload/execution/arenas.h"
-#include "offload/execution/arguments.h"
-#include "offload/execution/executor.h"
-#include "offload/lowering/plan_builder.h"
-#include "offload/plan/memory_analysis.h"
+#include "longshore/base/error.h"
+#include "longshore/models/ir/add.h"
+#include "longshore/models/ir/model.h"
+#include "longshore/offload/backends/cpu_backend.h"
+#include "longshore/offload/execution/arenas.h"
+#include "longshore/offload/execution/arguments.h"
+#include "longshore/offload/execution/executor.h"
+#include "longshore/offload/lowering/plan_builder.h"
+#include "longshore/offload/plan/memory_analysis.h"
 #include "tests/message_of.h"
 #include "tests/offload/plan_checks.h"
 #include "tests/offload/shuffled_backend.h"

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <map>
 
-#include "base/error.h"
+#include "longshore/base/error.h"
 
 namespace longshore::offload {
 namespace {

@@ -5,8 +5,8 @@
 #include <memory>
 #include <vector>
 
-#include "offload/backends/communicator.h"
-#include "offload/plan/mesh.h"
+#include "longshore/offload/backends/communicator.h"
+#include "longshore/offload/plan/mesh.h"
 
 namespace longshore::offload {
 

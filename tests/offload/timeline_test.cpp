@@ -1,23 +1,23 @@
 // Times: the virtual clock against sums by hand, how well copies overlap with kernels, and what the
 // CPU's backend records of a real step.
-#include "offload/backends/timeline.h"
+#include "longshore/offload/backends/timeline.h"
 
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <cstdio>
 
-#include "base/error.h"
-#include "models/ir/add.h"
-#include "models/ir/model.h"
-#include "offload/backends/cpu_backend.h"
-#include "offload/execution/arenas.h"
-#include "offload/execution/arguments.h"
-#include "offload/execution/simulate.h"
-#include "offload/lowering/plan_builder.h"
+#include "longshore/base/error.h"
+#include "longshore/models/ir/add.h"
+#include "longshore/models/ir/model.h"
+#include "longshore/offload/backends/cpu_backend.h"
+#include "longshore/offload/execution/arenas.h"
+#include "longshore/offload/execution/arguments.h"
+#include "longshore/offload/execution/simulate.h"
+#include "longshore/offload/lowering/plan_builder.h"
+#include "longshore/trainer/weights/initialize.h"
 #include "tests/offload/adamw_states.h"
 #include "tests/offload/training.h"
-#include "trainer/weights/initialize.h"
 
 namespace longshore::offload {
 namespace {

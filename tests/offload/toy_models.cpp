@@ -3,16 +3,16 @@
 
 #include <algorithm>
 
-#include "models/ir/add.h"
-#include "models/ir/backward.h"
-#include "models/ir/trace.h"
-#include "models/ops/attention/attention.h"
-#include "models/ops/embedding/embedding.h"
-#include "models/ops/linear/linear.h"
-#include "models/ops/linear_cross_entropy/linear_cross_entropy.h"
-#include "models/ops/rms_norm/rms_norm.h"
-#include "models/ops/rope/rope.h"
-#include "models/ops/swiglu.h"
+#include "longshore/models/ir/add.h"
+#include "longshore/models/ir/backward.h"
+#include "longshore/models/ir/trace.h"
+#include "longshore/models/ops/attention/attention.h"
+#include "longshore/models/ops/embedding/embedding.h"
+#include "longshore/models/ops/linear/linear.h"
+#include "longshore/models/ops/linear_cross_entropy/linear_cross_entropy.h"
+#include "longshore/models/ops/rms_norm/rms_norm.h"
+#include "longshore/models/ops/rope/rope.h"
+#include "longshore/models/ops/swiglu.h"
 
 namespace longshore::offload {
 

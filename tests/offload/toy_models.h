@@ -5,9 +5,9 @@
 #include <string_view>
 #include <vector>
 
-#include "models/families/decoder.h"
-#include "models/ir/model.h"
-#include "models/ir/program.h"
+#include "longshore/models/families/decoder.h"
+#include "longshore/models/ir/model.h"
+#include "longshore/models/ir/program.h"
 
 namespace longshore::offload {
 

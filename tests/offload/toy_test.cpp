@@ -7,7 +7,7 @@
 
 #include <cstdio>
 
-#include "models/ops/kernels/aten.h"
+#include "longshore/models/ops/kernels/aten.h"
 #include "tests/models/autograd.h"
 #include "tests/models/plain.h"
 #include "tests/offload/adamw_states.h"

@@ -3,18 +3,18 @@
 #include <bit>
 #include <thread>
 
-#include "offload/backends/cpu_backend.h"
-#include "offload/execution/arenas.h"
-#include "offload/execution/arguments.h"
-#include "offload/execution/executor.h"
-#include "offload/lowering/scan.h"
-#include "offload/memory/alignment.h"
-#include "offload/plan/memory_analysis.h"
+#include "longshore/offload/backends/cpu_backend.h"
+#include "longshore/offload/execution/arenas.h"
+#include "longshore/offload/execution/arguments.h"
+#include "longshore/offload/execution/executor.h"
+#include "longshore/offload/lowering/scan.h"
+#include "longshore/offload/memory/alignment.h"
+#include "longshore/offload/plan/memory_analysis.h"
+#include "longshore/trainer/step/batch_arguments.h"
+#include "longshore/trainer/weights/initialize.h"
 #include "tests/offload/forwarding_backend.h"
 #include "tests/offload/plan_checks.h"
 #include "tests/offload/thread_communicator.h"
-#include "trainer/step/batch_arguments.h"
-#include "trainer/weights/initialize.h"
 
 namespace longshore::offload {
 namespace {

@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "offload/backends/backend.h"
-#include "offload/backends/communicator.h"
-#include "offload/policy/policy.h"
+#include "longshore/offload/backends/backend.h"
+#include "longshore/offload/backends/communicator.h"
+#include "longshore/offload/policy/policy.h"
+#include "longshore/trainer/step/step.h"
 #include "tests/offload/adamw_states.h"
 #include "tests/offload/toy_models.h"
-#include "trainer/step/step.h"
 
 namespace longshore::offload {
 

@@ -1,4 +1,4 @@
-#include "offload/plan/transfer_clock.h"
+#include "longshore/offload/plan/transfer_clock.h"
 
 #include <gtest/gtest.h>
 

@@ -8,15 +8,15 @@
 
 #include <cstring>
 
-#include "models/families/toys.h"
-#include "offload/backends/cpu_backend.h"
-#include "offload/execution/arenas.h"
-#include "offload/execution/arguments.h"
-#include "offload/execution/executor.h"
-#include "offload/lowering/scan.h"
+#include "longshore/models/families/toys.h"
+#include "longshore/offload/backends/cpu_backend.h"
+#include "longshore/offload/execution/arenas.h"
+#include "longshore/offload/execution/arguments.h"
+#include "longshore/offload/execution/executor.h"
+#include "longshore/offload/lowering/scan.h"
+#include "longshore/trainer/weights/initialize.h"
 #include "tests/models/run_model.h"
 #include "tests/offload/training.h"
-#include "trainer/weights/initialize.h"
 
 namespace longshore::offload {
 namespace {

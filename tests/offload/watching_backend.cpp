@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "offload/backends/cpu_backend.h"
+#include "longshore/offload/backends/cpu_backend.h"
 
 namespace longshore::offload {
 namespace {

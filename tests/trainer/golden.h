@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "data/safetensors/safetensors.h"
-#include "data/safetensors/safetensors_float.h"
+#include "longshore/data/safetensors/safetensors.h"
+#include "longshore/data/safetensors/safetensors_float.h"
 #include "tests/data/temporary_folder.h"
 
 namespace longshore::trainer {

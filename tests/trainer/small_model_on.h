@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "trainer/config/load_config.h"
+#include "longshore/trainer/config/load_config.h"
 
 namespace longshore::trainer {
 

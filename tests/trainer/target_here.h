@@ -2,8 +2,8 @@
 // its users get.
 #pragma once
 
-#include "trainer/config/backend_choice.h"
-#include "trainer/config/model_config.h"
+#include "longshore/trainer/config/backend_choice.h"
+#include "longshore/trainer/config/model_config.h"
 
 namespace longshore::trainer {
 

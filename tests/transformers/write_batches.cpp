@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "base/exit_code.h"
-#include "data/safetensors/safetensors_writer.h"
-#include "trainer/config/config.h"
-#include "trainer/config/load_config.h"
-#include "trainer/run/training_data.h"
+#include "longshore/base/exit_code.h"
+#include "longshore/data/safetensors/safetensors_writer.h"
+#include "longshore/trainer/config/config.h"
+#include "longshore/trainer/config/load_config.h"
+#include "longshore/trainer/run/training_data.h"
 
 namespace {
 

@@ -44,7 +44,7 @@ def run(*command):
 
 
 def documents_in(path):
-    """Their ids; data/rows/token_file.h has the format."""
+    """Their ids; longshore/data/rows/token_file.h has the format."""
     bytes_ = path.read_bytes()
     width, tokens, documents = (int.from_bytes(bytes_[a:b], "little") for a, b in ((12, 16), (16, 24), (24, 32)))
     has_marks = int.from_bytes(bytes_[44:48], "little")

@@ -1,7 +1,7 @@
-#include "models/ir/add.h"
+#include "longshore/models/ir/add.h"
 
-#include "models/ir/trace.h"
-#include "models/ops/swiglu.h"
+#include "longshore/models/ir/trace.h"
+#include "longshore/models/ops/swiglu.h"
 #include "tests/models/op_records.h"
 #include "tests/models/ops/case_parts.h"
 #include "tests/models/plain.h"

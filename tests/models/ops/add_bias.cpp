@@ -1,8 +1,8 @@
-#include "models/ops/add_bias/add_bias.h"
+#include "longshore/models/ops/add_bias/add_bias.h"
 
-#include "models/ir/trace.h"
-#include "models/ops/add_bias/add_bias_kernels.h"
-#include "models/ops/gelu.h"
+#include "longshore/models/ir/trace.h"
+#include "longshore/models/ops/add_bias/add_bias_kernels.h"
+#include "longshore/models/ops/gelu.h"
 #include "tests/models/op_records.h"
 #include "tests/models/ops/case_parts.h"
 #include "tests/models/ops/emulated.h"

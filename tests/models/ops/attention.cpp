@@ -7,11 +7,11 @@
 #include <sstream>
 #include <utility>
 
-#include "models/ir/trace.h"
-#include "models/ops/attention/attention_blocks_body.h"
-#include "models/ops/attention/attention_cudnn.h"
-#include "models/ops/attention/attention_mask_body.h"
-#include "models/ops/attention/attention_sinks_body.h"
+#include "longshore/models/ir/trace.h"
+#include "longshore/models/ops/attention/attention_blocks_body.h"
+#include "longshore/models/ops/attention/attention_cudnn.h"
+#include "longshore/models/ops/attention/attention_mask_body.h"
+#include "longshore/models/ops/attention/attention_sinks_body.h"
 #include "tests/models/emulated_cudnn.h"
 #include "tests/models/emulated_product.h"
 #include "tests/models/op_records.h"

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "models/ops/attention/attention.h"
+#include "longshore/models/ops/attention/attention.h"
 #include "tests/models/op_cases.h"
 
 namespace longshore::models {

@@ -1,11 +1,11 @@
-#include "models/ops/balance_loss.h"
+#include "longshore/models/ops/balance_loss.h"
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/logsumexp.h>
 #include <ATen/ops/one_hot.h>
 #include <ATen/ops/softmax.h>
 
-#include "models/ir/trace.h"
+#include "longshore/models/ir/trace.h"
 #include "tests/models/op_records.h"
 #include "tests/models/ops/case_parts.h"
 

@@ -1,9 +1,9 @@
-#include "models/ops/cached_attention/cached_attention.h"
+#include "longshore/models/ops/cached_attention/cached_attention.h"
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/stack.h>
 
-#include "models/ir/trace.h"
+#include "longshore/models/ir/trace.h"
 #include "tests/models/op_records.h"
 #include "tests/models/ops/case_parts.h"
 

@@ -5,7 +5,7 @@
 #include <sstream>
 #include <string>
 
-#include "models/ir/trace.h"
+#include "longshore/models/ir/trace.h"
 
 namespace longshore::models {
 

@@ -1,9 +1,9 @@
-#include "models/ops/chunk_ids.h"
+#include "longshore/models/ops/chunk_ids.h"
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/zeros_like.h>
 
-#include "models/ir/trace.h"
+#include "longshore/models/ir/trace.h"
 #include "tests/models/op_records.h"
 #include "tests/models/ops/attention.h"
 #include "tests/models/ops/case_parts.h"

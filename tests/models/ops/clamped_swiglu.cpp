@@ -1,12 +1,12 @@
 // Gates and ups on both sides of the limit.
-#include "models/ops/clamped_swiglu.h"
+#include "longshore/models/ops/clamped_swiglu.h"
 
 #include <ATen/ops/clamp.h>
 #include <ATen/ops/clamp_max.h>
 #include <ATen/ops/sigmoid.h>
 
-#include "models/ir/trace.h"
-#include "models/ops/elementwise/elementwise_kernels.h"
+#include "longshore/models/ir/trace.h"
+#include "longshore/models/ops/elementwise/elementwise_kernels.h"
 #include "tests/models/op_records.h"
 #include "tests/models/ops/case_parts.h"
 #include "tests/models/ops/emulated.h"

@@ -1,6 +1,6 @@
-#include "models/ops/columns.h"
+#include "longshore/models/ops/columns.h"
 
-#include "models/ir/trace.h"
+#include "longshore/models/ir/trace.h"
 #include "tests/models/op_records.h"
 #include "tests/models/ops/case_parts.h"
 

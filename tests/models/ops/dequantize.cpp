@@ -1,8 +1,8 @@
-#include "models/ops/dequantize/dequantize.h"
+#include "longshore/models/ops/dequantize/dequantize.h"
 
 #include <vector>
 
-#include "models/ops/dequantize/dequantize_kernels.h"
+#include "longshore/models/ops/dequantize/dequantize_kernels.h"
 #include "tests/models/op_records.h"
 #include "tests/models/ops/case_parts.h"
 #include "tests/models/ops/emulated.h"

@@ -1,12 +1,12 @@
-#include "models/ops/distillation_loss.h"
+#include "longshore/models/ops/distillation_loss.h"
 
 #include <ATen/ops/amax.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/where.h>
 
-#include "models/ir/trace.h"
-#include "models/ops/linear_cross_entropy/linear_cross_entropy.h"
+#include "longshore/models/ir/trace.h"
+#include "longshore/models/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "tests/models/op_records.h"
 #include "tests/models/ops/case_parts.h"
 #include "tests/models/random_inputs.h"

@@ -1,10 +1,10 @@
-#include "models/ops/dora/dora.h"
+#include "longshore/models/ops/dora/dora.h"
 
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/matmul.h>
 
-#include "models/ops/gelu.h"
-#include "models/ops/linear/linear.h"
+#include "longshore/models/ops/gelu.h"
+#include "longshore/models/ops/linear/linear.h"
 #include "tests/models/op_records.h"
 #include "tests/models/ops/case_parts.h"
 #include "tests/models/plain.h"

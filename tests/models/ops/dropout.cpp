@@ -1,12 +1,12 @@
-#include "models/ops/dropout/dropout.h"
+#include "longshore/models/ops/dropout/dropout.h"
 
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
-#include "base/philox.h"
-#include "models/ops/constant.h"
-#include "models/ops/dropout/dropout_kernels.h"
-#include "models/ops/gelu.h"
+#include "longshore/base/philox.h"
+#include "longshore/models/ops/constant.h"
+#include "longshore/models/ops/dropout/dropout_kernels.h"
+#include "longshore/models/ops/gelu.h"
 #include "tests/models/op_records.h"
 #include "tests/models/ops/case_parts.h"
 #include "tests/models/ops/emulated.h"
@@ -18,7 +18,8 @@ namespace {
 constexpr uint64_t kSeed = 0x123456789abcdef0;
 constexpr double kLayer = 3;
 
-// 0 or 1 / (1 - probability), by base/philox.h and the order that dropout_kernels.h describes.
+// 0 or 1 / (1 - probability), by longshore/base/philox.h and the order that dropout_kernels.h
+// describes.
 at::Tensor mask(const std::vector<int32_t>& rows, int64_t row_size, double probability,
                 uint32_t sequence) {
   const auto count = static_cast<int64_t>(rows.size());

@@ -1,7 +1,7 @@
-#include "models/ops/embedding/embedding.h"
+#include "longshore/models/ops/embedding/embedding.h"
 
-#include "models/ir/trace.h"
-#include "models/ops/embedding/embedding_kernels.h"
+#include "longshore/models/ir/trace.h"
+#include "longshore/models/ops/embedding/embedding_kernels.h"
 #include "tests/models/op_records.h"
 #include "tests/models/ops/case_parts.h"
 #include "tests/models/ops/emulated.h"

@@ -1,8 +1,8 @@
-#include "models/ops/expert_load.h"
+#include "longshore/models/ops/expert_load.h"
 
 #include <ATen/ops/tensor.h>
 
-#include "models/ir/trace.h"
+#include "longshore/models/ir/trace.h"
 #include "tests/models/op_records.h"
 #include "tests/models/ops/case_parts.h"
 

@@ -1,10 +1,10 @@
-#include "models/ops/expert_scale.h"
+#include "longshore/models/ops/expert_scale.h"
 
 #include <ATen/ops/index_select.h>
 
-#include "models/ir/infer.h"
-#include "models/ir/trace.h"
-#include "models/ops/gelu.h"
+#include "longshore/models/ir/infer.h"
+#include "longshore/models/ir/trace.h"
+#include "longshore/models/ops/gelu.h"
 #include "tests/models/op_records.h"
 #include "tests/models/ops/case_parts.h"
 #include "tests/models/plain.h"

@@ -1,7 +1,7 @@
-#include "models/ops/gelu.h"
+#include "longshore/models/ops/gelu.h"
 
-#include "models/ir/trace.h"
-#include "models/ops/elementwise/elementwise_kernels.h"
+#include "longshore/models/ir/trace.h"
+#include "longshore/models/ops/elementwise/elementwise_kernels.h"
 #include "tests/models/op_records.h"
 #include "tests/models/ops/case_parts.h"
 #include "tests/models/ops/emulated.h"

@@ -1,14 +1,14 @@
 // Experts with many rows, with few and with none.
-#include "models/ops/grouped_bias/grouped_bias.h"
+#include "longshore/models/ops/grouped_bias/grouped_bias.h"
 
 #include <ATen/ops/repeat_interleave.h>
 #include <ATen/ops/tensor.h>
 
 #include <numeric>
 
-#include "models/ir/trace.h"
-#include "models/ops/gelu.h"
-#include "models/ops/grouped_bias/grouped_bias_kernels.h"
+#include "longshore/models/ir/trace.h"
+#include "longshore/models/ops/gelu.h"
+#include "longshore/models/ops/grouped_bias/grouped_bias_kernels.h"
 #include "tests/models/op_records.h"
 #include "tests/models/ops/case_parts.h"
 #include "tests/models/ops/emulated.h"

@@ -1,11 +1,11 @@
 // Experts with many rows, with few and with none, in both layouts.
-#include "models/ops/grouped_linear/grouped_linear.h"
+#include "longshore/models/ops/grouped_linear/grouped_linear.h"
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/tensor.h>
 
-#include "models/ir/trace.h"
-#include "models/ops/grouped_linear/grouped_linear_kernels.h"
+#include "longshore/models/ir/trace.h"
+#include "longshore/models/ops/grouped_linear/grouped_linear_kernels.h"
 #include "tests/models/op_records.h"
 #include "tests/models/ops/case_parts.h"
 #include "tests/models/ops/emulated.h"

@@ -1,7 +1,7 @@
-#include "models/ops/l2_penalty.h"
+#include "longshore/models/ops/l2_penalty.h"
 
-#include "models/ir/trace.h"
-#include "models/ops/linear/linear.h"
+#include "longshore/models/ir/trace.h"
+#include "longshore/models/ops/linear/linear.h"
 #include "tests/models/op_records.h"
 #include "tests/models/ops/case_parts.h"
 #include "tests/models/plain.h"

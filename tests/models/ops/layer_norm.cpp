@@ -1,8 +1,8 @@
-#include "models/ops/layer_norm/layer_norm.h"
+#include "longshore/models/ops/layer_norm/layer_norm.h"
 
-#include "models/ir/add.h"
-#include "models/ir/trace.h"
-#include "models/ops/layer_norm/layer_norm_kernels.h"
+#include "longshore/models/ir/add.h"
+#include "longshore/models/ir/trace.h"
+#include "longshore/models/ops/layer_norm/layer_norm_kernels.h"
 #include "tests/models/op_records.h"
 #include "tests/models/ops/case_parts.h"
 #include "tests/models/ops/emulated.h"

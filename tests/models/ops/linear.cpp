@@ -1,9 +1,9 @@
 // Alone, added to a sum, and as LoRA has it.
-#include "models/ops/linear/linear.h"
+#include "longshore/models/ops/linear/linear.h"
 
-#include "models/families/lora.h"
-#include "models/ir/trace.h"
-#include "models/ops/linear/linear_kernels.h"
+#include "longshore/models/families/lora.h"
+#include "longshore/models/ir/trace.h"
+#include "longshore/models/ops/linear/linear_kernels.h"
 #include "tests/models/emulated_product.h"
 #include "tests/models/op_records.h"
 #include "tests/models/ops/case_parts.h"

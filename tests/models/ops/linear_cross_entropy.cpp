@@ -1,15 +1,15 @@
-#include "models/ops/linear_cross_entropy/linear_cross_entropy.h"
+#include "longshore/models/ops/linear_cross_entropy/linear_cross_entropy.h"
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/where.h>
 
-#include "models/ir/add.h"
-#include "models/ir/trace.h"
-#include "models/ops/embedding/embedding.h"
-#include "models/ops/linear_cross_entropy/linear_cross_entropy_body.h"
-#include "models/ops/swiglu.h"
+#include "longshore/models/ir/add.h"
+#include "longshore/models/ir/trace.h"
+#include "longshore/models/ops/embedding/embedding.h"
+#include "longshore/models/ops/linear_cross_entropy/linear_cross_entropy_body.h"
+#include "longshore/models/ops/swiglu.h"
 #include "tests/models/emulated_product.h"
 #include "tests/models/op_records.h"
 #include "tests/models/ops/case_parts.h"

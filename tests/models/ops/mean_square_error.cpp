@@ -1,7 +1,7 @@
-#include "models/ops/mean_square_error.h"
+#include "longshore/models/ops/mean_square_error.h"
 
-#include "models/ir/trace.h"
-#include "models/ops/gelu.h"
+#include "longshore/models/ir/trace.h"
+#include "longshore/models/ops/gelu.h"
 #include "tests/models/op_records.h"
 #include "tests/models/ops/case_parts.h"
 #include "tests/models/plain.h"

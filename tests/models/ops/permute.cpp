@@ -1,12 +1,12 @@
-#include "models/ops/permute/permute.h"
+#include "longshore/models/ops/permute/permute.h"
 
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/sort.h>
 
-#include "models/ir/infer.h"
-#include "models/ir/trace.h"
-#include "models/ops/gelu.h"
-#include "models/ops/permute/permute_kernels.h"
+#include "longshore/models/ir/infer.h"
+#include "longshore/models/ir/trace.h"
+#include "longshore/models/ops/gelu.h"
+#include "longshore/models/ops/permute/permute_kernels.h"
 #include "tests/models/op_records.h"
 #include "tests/models/ops/case_parts.h"
 #include "tests/models/ops/emulated.h"

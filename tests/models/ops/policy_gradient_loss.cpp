@@ -1,10 +1,10 @@
-#include "models/ops/policy_gradient_loss.h"
+#include "longshore/models/ops/policy_gradient_loss.h"
 
 #include <ATen/ops/minimum.h>
 #include <ATen/ops/where.h>
 
-#include "models/ir/trace.h"
-#include "models/ops/linear_cross_entropy/linear_cross_entropy.h"
+#include "longshore/models/ir/trace.h"
+#include "longshore/models/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "tests/models/op_records.h"
 #include "tests/models/ops/case_parts.h"
 #include "tests/models/ops/random_segments.h"

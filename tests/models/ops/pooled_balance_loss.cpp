@@ -1,5 +1,5 @@
 // Two layers, the second of which has padding in other places.
-#include "models/ops/pooled_balance_loss.h"
+#include "longshore/models/ops/pooled_balance_loss.h"
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
@@ -7,8 +7,8 @@
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/zeros.h>
 
-#include "models/ir/add.h"
-#include "models/ir/trace.h"
+#include "longshore/models/ir/add.h"
+#include "longshore/models/ir/trace.h"
 #include "tests/models/op_records.h"
 #include "tests/models/ops/case_parts.h"
 

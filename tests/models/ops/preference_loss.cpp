@@ -1,4 +1,4 @@
-#include "models/ops/preference_loss.h"
+#include "longshore/models/ops/preference_loss.h"
 
 #include <ATen/ops/log1p.h>
 #include <ATen/ops/log_sigmoid.h>
@@ -8,7 +8,7 @@
 
 #include <array>
 
-#include "models/ir/trace.h"
+#include "longshore/models/ir/trace.h"
 #include "tests/models/op_records.h"
 #include "tests/models/ops/case_parts.h"
 #include "tests/models/random_inputs.h"

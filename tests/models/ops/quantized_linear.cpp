@@ -1,8 +1,8 @@
-#include "models/ops/quantized_linear/quantized_linear.h"
+#include "longshore/models/ops/quantized_linear/quantized_linear.h"
 
 #include <vector>
 
-#include "models/ops/quantized_linear/quantized_linear_kernels.h"
+#include "longshore/models/ops/quantized_linear/quantized_linear_kernels.h"
 #include "tests/models/op_records.h"
 #include "tests/models/ops/case_parts.h"
 #include "tests/models/ops/emulated.h"

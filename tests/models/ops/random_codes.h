@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <span>
 
-#include "base/quantization/quantize.h"
-#include "models/ops/dequantize/dequantize.h"
+#include "longshore/base/quantization/quantize.h"
+#include "longshore/models/ops/dequantize/dequantize.h"
 #include "tests/models/random_inputs.h"
 
 namespace longshore::models {

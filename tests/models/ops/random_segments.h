@@ -4,7 +4,7 @@
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 
-#include "models/ops/linear_cross_entropy/linear_cross_entropy.h"
+#include "longshore/models/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "tests/models/random_inputs.h"
 
 namespace longshore::models {

@@ -1,11 +1,11 @@
-#include "models/ops/rms_norm/rms_norm.h"
+#include "longshore/models/ops/rms_norm/rms_norm.h"
 
 #include <ATen/ops/ones.h>
 
-#include "models/ir/add.h"
-#include "models/ir/trace.h"
-#include "models/ops/constant.h"
-#include "models/ops/rms_norm/rms_norm_kernels.h"
+#include "longshore/models/ir/add.h"
+#include "longshore/models/ir/trace.h"
+#include "longshore/models/ops/constant.h"
+#include "longshore/models/ops/rms_norm/rms_norm_kernels.h"
 #include "tests/models/op_records.h"
 #include "tests/models/ops/case_parts.h"
 #include "tests/models/ops/emulated.h"

@@ -1,9 +1,9 @@
-#include "models/ops/rope/rope.h"
+#include "longshore/models/ops/rope/rope.h"
 
 #include <ATen/ops/arange.h>
 
-#include "models/ir/trace.h"
-#include "models/ops/rope/rope_kernels.h"
+#include "longshore/models/ir/trace.h"
+#include "longshore/models/ops/rope/rope_kernels.h"
 #include "tests/models/op_records.h"
 #include "tests/models/ops/case_parts.h"
 #include "tests/models/ops/emulated.h"

@@ -1,12 +1,12 @@
-#include "models/ops/router/router.h"
+#include "longshore/models/ops/router/router.h"
 
 #include <ATen/ops/gather.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/sort.h>
 
-#include "models/ir/trace.h"
-#include "models/ops/router/router_kernels.h"
+#include "longshore/models/ir/trace.h"
+#include "longshore/models/ops/router/router_kernels.h"
 #include "tests/models/op_records.h"
 #include "tests/models/ops/case_parts.h"
 #include "tests/models/ops/emulated.h"

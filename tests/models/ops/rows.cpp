@@ -1,10 +1,10 @@
-#include "models/ops/rows/rows.h"
+#include "longshore/models/ops/rows/rows.h"
 
 #include <ATen/ops/arange.h>
 
-#include "models/ir/trace.h"
-#include "models/ops/gelu.h"
-#include "models/ops/rows/rows_kernels.h"
+#include "longshore/models/ir/trace.h"
+#include "longshore/models/ops/gelu.h"
+#include "longshore/models/ops/rows/rows_kernels.h"
 #include "tests/models/op_records.h"
 #include "tests/models/ops/case_parts.h"
 #include "tests/models/ops/emulated.h"

@@ -1,8 +1,8 @@
-#include "models/ops/scale.h"
+#include "longshore/models/ops/scale.h"
 
 #include <cmath>
 
-#include "models/ir/trace.h"
+#include "longshore/models/ir/trace.h"
 #include "tests/models/op_records.h"
 #include "tests/models/ops/case_parts.h"
 

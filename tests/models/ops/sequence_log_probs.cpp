@@ -1,9 +1,9 @@
-#include "models/ops/sequence_log_probs.h"
+#include "longshore/models/ops/sequence_log_probs.h"
 
 #include <ATen/ops/stack.h>
 
-#include "models/ir/trace.h"
-#include "models/ops/linear_cross_entropy/linear_cross_entropy.h"
+#include "longshore/models/ir/trace.h"
+#include "longshore/models/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "tests/models/op_records.h"
 #include "tests/models/ops/case_parts.h"
 #include "tests/models/ops/random_segments.h"

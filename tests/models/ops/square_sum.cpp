@@ -1,10 +1,10 @@
 // What clips gradients by their norm.
-#include "models/ops/square_sum/square_sum.h"
+#include "longshore/models/ops/square_sum/square_sum.h"
 
 #include <cmath>
 
-#include "models/ir/trace.h"
-#include "models/ops/square_sum/square_sum_kernels.h"
+#include "longshore/models/ir/trace.h"
+#include "longshore/models/ops/square_sum/square_sum_kernels.h"
 #include "tests/models/op_records.h"
 #include "tests/models/ops/case_parts.h"
 #include "tests/models/ops/emulated.h"

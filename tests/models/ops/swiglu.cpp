@@ -1,8 +1,8 @@
 // Gated layers, by swiglu and by geglu.
-#include "models/ops/swiglu.h"
+#include "longshore/models/ops/swiglu.h"
 
-#include "models/ir/trace.h"
-#include "models/ops/elementwise/elementwise_kernels.h"
+#include "longshore/models/ir/trace.h"
+#include "longshore/models/ops/elementwise/elementwise_kernels.h"
 #include "tests/models/op_records.h"
 #include "tests/models/ops/case_parts.h"
 #include "tests/models/ops/emulated.h"

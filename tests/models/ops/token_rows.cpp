@@ -1,10 +1,10 @@
-#include "models/ops/token_rows/token_rows.h"
+#include "longshore/models/ops/token_rows/token_rows.h"
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/where.h>
 
-#include "models/ops/gelu.h"
-#include "models/ops/linear/linear.h"
+#include "longshore/models/ops/gelu.h"
+#include "longshore/models/ops/linear/linear.h"
 #include "tests/models/op_records.h"
 #include "tests/models/ops/case_parts.h"
 #include "tests/models/plain.h"

@@ -1,10 +1,10 @@
-#include "models/ops/top_log_probs.h"
+#include "longshore/models/ops/top_log_probs.h"
 
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/topk.h>
 
-#include "models/ir/trace.h"
+#include "longshore/models/ir/trace.h"
 #include "tests/models/op_records.h"
 #include "tests/models/ops/case_parts.h"
 

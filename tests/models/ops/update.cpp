@@ -1,10 +1,10 @@
 // The optimizers' ops.
 #include <utility>
 
-#include "models/ops/update/adamw.h"
-#include "models/ops/update/lion.h"
-#include "models/ops/update/sgd.h"
-#include "models/ops/update/update_body.h"
+#include "longshore/models/ops/update/adamw.h"
+#include "longshore/models/ops/update/lion.h"
+#include "longshore/models/ops/update/sgd.h"
+#include "longshore/models/ops/update/update_body.h"
 #include "tests/models/op_records.h"
 #include "tests/models/ops/case_parts.h"
 #include "tests/models/ops/emulated.h"

@@ -1,13 +1,13 @@
 // Which checkpoint counts, and what is said of damaged ones.
-#include "trainer/checkpoint/checkpoint.h"
+#include "longshore/trainer/checkpoint/checkpoint.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "base/atomic_file.h"
-#include "base/error.h"
+#include "longshore/base/atomic_file.h"
+#include "longshore/base/error.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
 

@@ -6,9 +6,9 @@
 #include <cstdio>
 #include <random>
 
+#include "longshore/trainer/config/run_files.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/trainer/checkpoint/tiny_run.h"
-#include "trainer/config/run_files.h"
 
 namespace longshore::trainer {
 namespace {

@@ -1,4 +1,4 @@
-#include "trainer/checkpoint/manifest.h"
+#include "longshore/trainer/checkpoint/manifest.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,10 +7,10 @@
 #include <cmath>
 #include <tuple>
 
-#include "base/error.h"
+#include "longshore/base/error.h"
+#include "longshore/trainer/config/key_values.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
-#include "trainer/config/key_values.h"
 
 namespace longshore::trainer {
 namespace {

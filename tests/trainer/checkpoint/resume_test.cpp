@@ -8,20 +8,20 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "base/error.h"
-#include "offload/backends/cpu_backend.h"
-#include "offload/memory/host_memory.h"
+#include "longshore/base/error.h"
+#include "longshore/offload/backends/cpu_backend.h"
+#include "longshore/offload/memory/host_memory.h"
+#include "longshore/trainer/checkpoint/checkpoint_saver.h"
+#include "longshore/trainer/checkpoint/load_state.h"
+#include "longshore/trainer/checkpoint/save_memory.h"
+#include "longshore/trainer/config/load_config.h"
+#include "longshore/trainer/config/model_config.h"
+#include "longshore/trainer/distributed/world.h"
+#include "longshore/trainer/step/training_session.h"
+#include "longshore/trainer/weights/saved_state.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
 #include "tests/offload/adamw_states.h"
-#include "trainer/checkpoint/checkpoint_saver.h"
-#include "trainer/checkpoint/load_state.h"
-#include "trainer/checkpoint/save_memory.h"
-#include "trainer/config/load_config.h"
-#include "trainer/config/model_config.h"
-#include "trainer/distributed/world.h"
-#include "trainer/step/training_session.h"
-#include "trainer/weights/saved_state.h"
 
 namespace longshore::trainer {
 namespace {

@@ -12,10 +12,10 @@
 #include <map>
 #include <string>
 
-#include "base/file_descriptor.h"
+#include "longshore/base/file_descriptor.h"
+#include "longshore/trainer/config/run_files.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/trainer/checkpoint/tiny_run.h"
-#include "trainer/config/run_files.h"
 
 namespace longshore::trainer {
 namespace {

@@ -1,17 +1,17 @@
-#include "trainer/checkpoint/same_run.h"
+#include "longshore/trainer/checkpoint/same_run.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/error.h"
-#include "models/families/decoder.h"
-#include "offload/backends/cpu_backend.h"
+#include "longshore/base/error.h"
+#include "longshore/models/families/decoder.h"
+#include "longshore/offload/backends/cpu_backend.h"
+#include "longshore/trainer/checkpoint/frozen_weights.h"
+#include "longshore/trainer/config/load_config.h"
+#include "longshore/trainer/distributed/connect.h"
+#include "longshore/trainer/weights/initialize.h"
 #include "tests/message_of.h"
 #include "tests/trainer/distributed/store_worlds.h"
-#include "trainer/checkpoint/frozen_weights.h"
-#include "trainer/config/load_config.h"
-#include "trainer/distributed/connect.h"
-#include "trainer/weights/initialize.h"
 
 namespace longshore::trainer {
 namespace {

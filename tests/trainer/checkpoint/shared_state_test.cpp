@@ -1,14 +1,14 @@
-#include "trainer/checkpoint/shared_state.h"
+#include "longshore/trainer/checkpoint/shared_state.h"
 
 #include <gtest/gtest.h>
 
 #include <cstring>
 
-#include "offload/backends/cpu_backend.h"
+#include "longshore/offload/backends/cpu_backend.h"
+#include "longshore/trainer/weights/saved_state.h"
 #include "tests/offload/adamw_states.h"
 #include "tests/offload/toy_models.h"
 #include "tests/trainer/distributed/store_worlds.h"
-#include "trainer/weights/saved_state.h"
 
 namespace longshore::trainer {
 namespace {

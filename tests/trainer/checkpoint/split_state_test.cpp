@@ -7,23 +7,23 @@
 #include <optional>
 #include <tuple>
 
-#include "base/error.h"
-#include "base/pieces.h"
-#include "data/files/small_file.h"
-#include "models/families/lora_config.h"
-#include "models/ir/trace.h"
-#include "offload/backends/cpu_backend.h"
+#include "longshore/base/error.h"
+#include "longshore/base/pieces.h"
+#include "longshore/data/files/small_file.h"
+#include "longshore/models/families/lora_config.h"
+#include "longshore/models/ir/trace.h"
+#include "longshore/offload/backends/cpu_backend.h"
+#include "longshore/trainer/checkpoint/frozen_weights.h"
+#include "longshore/trainer/checkpoint/optimizer_state.h"
+#include "longshore/trainer/checkpoint/shared_state.h"
+#include "longshore/trainer/distributed/connect.h"
+#include "longshore/trainer/weights/initialize.h"
+#include "longshore/trainer/weights/read_floats.h"
+#include "longshore/trainer/weights/saved_state.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
 #include "tests/offload/adamw_states.h"
 #include "tests/trainer/distributed/store_worlds.h"
-#include "trainer/checkpoint/frozen_weights.h"
-#include "trainer/checkpoint/optimizer_state.h"
-#include "trainer/checkpoint/shared_state.h"
-#include "trainer/distributed/connect.h"
-#include "trainer/weights/initialize.h"
-#include "trainer/weights/read_floats.h"
-#include "trainer/weights/saved_state.h"
 
 namespace longshore::trainer {
 namespace {

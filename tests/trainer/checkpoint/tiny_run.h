@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "longshore/trainer/checkpoint/checkpoint.h"
+#include "longshore/trainer/config/run_files.h"
 #include "tests/base/process.h"
 #include "tests/trainer/run_program.h"
-#include "trainer/checkpoint/checkpoint.h"
-#include "trainer/config/run_files.h"
 
 namespace longshore::trainer {
 

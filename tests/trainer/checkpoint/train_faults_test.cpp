@@ -9,19 +9,19 @@
 #include <new>
 #include <set>
 
-#include "base/error.h"
-#include "base/refusals.h"
-#include "data/rows/token_file.h"
-#include "offload/memory/memory.h"
+#include "longshore/base/error.h"
+#include "longshore/base/refusals.h"
+#include "longshore/data/rows/token_file.h"
+#include "longshore/offload/memory/memory.h"
+#include "longshore/trainer/config/load_config.h"
+#include "longshore/trainer/config/run_files.h"
+#include "longshore/trainer/run/faults.h"
+#include "longshore/trainer/run/run_directory.h"
+#include "longshore/trainer/step/inputs.h"
+#include "longshore/trainer/step/training_plans.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/trainer/checkpoint/kill_test.h"
 #include "tests/trainer/checkpoint/tiny_run.h"
-#include "trainer/config/load_config.h"
-#include "trainer/config/run_files.h"
-#include "trainer/run/faults.h"
-#include "trainer/run/run_directory.h"
-#include "trainer/step/inputs.h"
-#include "trainer/step/training_plans.h"
 
 namespace longshore::trainer {
 namespace {

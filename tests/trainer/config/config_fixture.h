@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
+#include "longshore/base/error.h"
+#include "longshore/trainer/config/key_values.h"
+#include "longshore/trainer/config/load_config.h"
 #include "tests/message_of.h"
-#include "trainer/config/key_values.h"
-#include "trainer/config/load_config.h"
 
 namespace longshore::trainer {
 

@@ -1,20 +1,20 @@
-#include "trainer/config/config.h"
+#include "longshore/trainer/config/config.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <limits>
 
-#include "base/error.h"
+#include "longshore/base/error.h"
+#include "longshore/trainer/config/config_text.h"
+#include "longshore/trainer/config/hf_config.h"
+#include "longshore/trainer/config/inputs.h"
+#include "longshore/trainer/config/key_values.h"
+#include "longshore/trainer/config/load_config.h"
+#include "longshore/trainer/config/model_keys.h"
+#include "longshore/trainer/config/rope_override.h"
+#include "longshore/trainer/config/validate.h"
 #include "tests/trainer/config/config_fixture.h"
-#include "trainer/config/config_text.h"
-#include "trainer/config/hf_config.h"
-#include "trainer/config/inputs.h"
-#include "trainer/config/key_values.h"
-#include "trainer/config/load_config.h"
-#include "trainer/config/model_keys.h"
-#include "trainer/config/rope_override.h"
-#include "trainer/config/validate.h"
 
 namespace longshore::trainer {
 namespace {

@@ -1,4 +1,4 @@
-#include "trainer/config/data_paths.h"
+#include "longshore/trainer/config/data_paths.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

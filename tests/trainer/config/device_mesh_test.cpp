@@ -1,13 +1,13 @@
 // The mesh of as many devices as there are processes.
-#include "trainer/config/device_mesh.h"
+#include "longshore/trainer/config/device_mesh.h"
 
 #include <gtest/gtest.h>
 
 #include <filesystem>
 
-#include "base/error.h"
+#include "longshore/base/error.h"
+#include "longshore/trainer/config/load_config.h"
 #include "tests/message_of.h"
-#include "trainer/config/load_config.h"
 
 namespace longshore::trainer {
 namespace {

@@ -1,4 +1,4 @@
-#include "trainer/config/hardware_file.h"
+#include "longshore/trainer/config/hardware_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,11 +7,11 @@
 #include <cmath>
 #include <filesystem>
 
-#include "base/error.h"
-#include "models/ops/attention/attention.h"
-#include "models/ops/attention/attention_kernels.h"
-#include "models/ops/linear/linear.h"
-#include "offload/plan/mesh.h"
+#include "longshore/base/error.h"
+#include "longshore/models/ops/attention/attention.h"
+#include "longshore/models/ops/attention/attention_kernels.h"
+#include "longshore/models/ops/linear/linear.h"
+#include "longshore/offload/plan/mesh.h"
 
 namespace longshore::trainer {
 namespace {

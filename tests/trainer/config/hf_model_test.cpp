@@ -1,4 +1,4 @@
-#include "trainer/config/hf_model.h"
+#include "longshore/trainer/config/hf_model.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,13 +8,13 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "base/error.h"
-#include "models/hf/config.h"
+#include "longshore/base/error.h"
+#include "longshore/models/hf/config.h"
+#include "longshore/trainer/config/hf_config.h"
+#include "longshore/trainer/config/load_config.h"
+#include "longshore/trainer/config/model_config.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
-#include "trainer/config/hf_config.h"
-#include "trainer/config/load_config.h"
-#include "trainer/config/model_config.h"
 
 namespace longshore::trainer {
 namespace {

@@ -1,7 +1,7 @@
-#include "trainer/config/key_aliases.h"
+#include "longshore/trainer/config/key_aliases.h"
 
+#include "longshore/trainer/config/keys.h"
 #include "tests/trainer/config/config_fixture.h"
-#include "trainer/config/keys.h"
 
 namespace longshore::trainer {
 namespace {

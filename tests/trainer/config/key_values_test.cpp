@@ -1,5 +1,5 @@
 // Reading, checking and writing the value of each key.
-#include "trainer/config/key_values.h"
+#include "longshore/trainer/config/key_values.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -7,11 +7,11 @@
 
 #include <limits>
 
+#include "longshore/trainer/config/config_text.h"
+#include "longshore/trainer/config/eval_datasets.h"
+#include "longshore/trainer/config/load_config.h"
+#include "longshore/trainer/config/validate.h"
 #include "tests/trainer/config/config_fixture.h"
-#include "trainer/config/config_text.h"
-#include "trainer/config/eval_datasets.h"
-#include "trainer/config/load_config.h"
-#include "trainer/config/validate.h"
 
 namespace longshore::trainer {
 namespace {

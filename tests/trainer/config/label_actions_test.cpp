@@ -1,4 +1,4 @@
-#include "trainer/config/label_actions.h"
+#include "longshore/trainer/config/label_actions.h"
 
 #include <gtest/gtest.h>
 

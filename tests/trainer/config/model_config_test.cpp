@@ -1,4 +1,4 @@
-#include "trainer/config/model_config.h"
+#include "longshore/trainer/config/model_config.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,13 +8,13 @@
 #include <regex>
 #include <tuple>
 
-#include "base/error.h"
-#include "models/hf/config.h"
-#include "models/hf/text_model.h"
-#include "offload/policy/policy.h"
-#include "trainer/config/config.h"
-#include "trainer/config/load_config.h"
-#include "trainer/step/training_plans.h"
+#include "longshore/base/error.h"
+#include "longshore/models/hf/config.h"
+#include "longshore/models/hf/text_model.h"
+#include "longshore/offload/policy/policy.h"
+#include "longshore/trainer/config/config.h"
+#include "longshore/trainer/config/load_config.h"
+#include "longshore/trainer/step/training_plans.h"
 
 namespace longshore::trainer {
 namespace {

@@ -1,8 +1,8 @@
-#include "trainer/config/run_spec.h"
+#include "longshore/trainer/config/run_spec.h"
 
 #include <gtest/gtest.h>
 
-#include "base/error.h"
+#include "longshore/base/error.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
 #include "tests/trainer/small_model_on.h"

@@ -1,4 +1,4 @@
-#include "trainer/config/trainable_mask.h"
+#include "longshore/trainer/config/trainable_mask.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,9 +6,9 @@
 #include <chrono>
 #include <set>
 
-#include "base/error.h"
-#include "models/families/lora_config.h"
-#include "offload/lowering/parameter_layout.h"
+#include "longshore/base/error.h"
+#include "longshore/models/families/lora_config.h"
+#include "longshore/offload/lowering/parameter_layout.h"
 #include "tests/offload/toy_models.h"
 
 namespace longshore::trainer {

@@ -1,14 +1,14 @@
-#include "trainer/config/unused_keys.h"
+#include "longshore/trainer/config/unused_keys.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
 
-#include "offload/policy/policy.h"
+#include "longshore/offload/policy/policy.h"
+#include "longshore/trainer/config/load_config.h"
 #include "tests/offload/toy_models.h"
 #include "tests/trainer/config/config_fixture.h"
-#include "trainer/config/load_config.h"
 
 namespace longshore::trainer {
 namespace {

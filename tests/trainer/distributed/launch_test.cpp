@@ -1,11 +1,11 @@
-#include "trainer/distributed/launch.h"
+#include "longshore/trainer/distributed/launch.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <map>
 
-#include "base/error.h"
+#include "longshore/base/error.h"
 #include "tests/message_of.h"
 
 namespace longshore::trainer {

@@ -6,10 +6,10 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "base/error.h"
+#include "longshore/base/error.h"
+#include "longshore/trainer/distributed/connect.h"
+#include "longshore/trainer/distributed/store_world.h"
 #include "tests/offload/training.h"
-#include "trainer/distributed/connect.h"
-#include "trainer/distributed/store_world.h"
 
 namespace {
 void meet_by_store() {

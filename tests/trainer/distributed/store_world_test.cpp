@@ -1,4 +1,4 @@
-#include "trainer/distributed/store_world.h"
+#include "longshore/trainer/distributed/store_world.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -15,8 +15,8 @@
 #include <memory>
 #include <sstream>
 
-#include "base/error.h"
-#include "base/file_descriptor.h"
+#include "longshore/base/error.h"
+#include "longshore/base/file_descriptor.h"
 #include "tests/message_of.h"
 #include "tests/trainer/distributed/store_worlds.h"
 

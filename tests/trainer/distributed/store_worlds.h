@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "trainer/distributed/store_world.h"
+#include "longshore/trainer/distributed/store_world.h"
 
 namespace longshore::trainer {
 

@@ -11,12 +11,12 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "base/atomic_file.h"
-#include "data/rows/token_file.h"
+#include "longshore/base/atomic_file.h"
+#include "longshore/data/rows/token_file.h"
+#include "longshore/trainer/config/hardware_file.h"
 #include "tests/base/process.h"
 #include "tests/trainer/checkpoint/tiny_run.h"
 #include "tests/trainer/distributed/mpirun.h"
-#include "trainer/config/hardware_file.h"
 
 namespace longshore::trainer {
 namespace {

@@ -5,11 +5,11 @@
 #include <array>
 #include <sstream>
 
-#include "base/error.h"
+#include "longshore/base/error.h"
+#include "longshore/trainer/distributed/connect.h"
 #include "tests/offload/training.h"
 #include "tests/trainer/distributed/mpirun.h"
 #include "tests/trainer/run_program.h"
-#include "trainer/distributed/connect.h"
 
 namespace longshore::trainer {
 namespace {

@@ -1,5 +1,5 @@
 // Advice is about the plans themselves: what it says of a link is so when the link is that fast.
-#include "trainer/planner/advice/advice.h"
+#include "longshore/trainer/planner/advice/advice.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,10 +11,10 @@
 #include <regex>
 #include <sstream>
 
-#include "trainer/config/hardware_file.h"
-#include "trainer/config/load_config.h"
-#include "trainer/planner/advice/choose_policy.h"
-#include "trainer/planner/policy_plan.h"
+#include "longshore/trainer/config/hardware_file.h"
+#include "longshore/trainer/config/load_config.h"
+#include "longshore/trainer/planner/advice/choose_policy.h"
+#include "longshore/trainer/planner/policy_plan.h"
 
 namespace longshore::trainer {
 namespace {

@@ -9,19 +9,19 @@
 #include <map>
 #include <set>
 
-#include "base/atomic_file.h"
-#include "base/error.h"
-#include "offload/policy/assignments.h"
+#include "longshore/base/atomic_file.h"
+#include "longshore/base/error.h"
+#include "longshore/offload/policy/assignments.h"
+#include "longshore/trainer/config/config_text.h"
+#include "longshore/trainer/config/hardware_file.h"
+#include "longshore/trainer/config/load_config.h"
+#include "longshore/trainer/config/model_config.h"
+#include "longshore/trainer/config/run_spec.h"
+#include "longshore/trainer/planner/advice/choose_policy.h"
+#include "longshore/trainer/planner/auto/auto_account.h"
+#include "longshore/trainer/planner/auto/auto_search_space.h"
+#include "longshore/trainer/planner/policy_plan.h"
 #include "tests/data/temporary_folder.h"
-#include "trainer/config/config_text.h"
-#include "trainer/config/hardware_file.h"
-#include "trainer/config/load_config.h"
-#include "trainer/config/model_config.h"
-#include "trainer/config/run_spec.h"
-#include "trainer/planner/advice/choose_policy.h"
-#include "trainer/planner/auto/auto_account.h"
-#include "trainer/planner/auto/auto_search_space.h"
-#include "trainer/planner/policy_plan.h"
 
 namespace longshore::trainer {
 namespace {

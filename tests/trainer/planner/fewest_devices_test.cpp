@@ -1,11 +1,11 @@
-#include "trainer/planner/advice/fewest_devices.h"
+#include "longshore/trainer/planner/advice/fewest_devices.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "longshore/trainer/config/device_mesh.h"
+#include "longshore/trainer/planner/advice/plan_question.h"
 #include "tests/trainer/small_model_on.h"
-#include "trainer/config/device_mesh.h"
-#include "trainer/planner/advice/plan_question.h"
 
 namespace longshore::trainer {
 namespace {

@@ -1,13 +1,13 @@
-#include "trainer/planner/advice/largest_that_fits.h"
+#include "longshore/trainer/planner/advice/largest_that_fits.h"
 
 #include <gtest/gtest.h>
 
-#include "base/error.h"
+#include "longshore/base/error.h"
+#include "longshore/trainer/config/run_spec.h"
+#include "longshore/trainer/planner/advice/choose_policy.h"
+#include "longshore/trainer/planner/policy_plan.h"
 #include "tests/message_of.h"
 #include "tests/trainer/small_model_on.h"
-#include "trainer/config/run_spec.h"
-#include "trainer/planner/advice/choose_policy.h"
-#include "trainer/planner/policy_plan.h"
 
 namespace longshore::trainer {
 namespace {

@@ -1,5 +1,5 @@
 // What a run that does not fit is told.
-#include "trainer/planner/advice/memory_suggestions.h"
+#include "longshore/trainer/planner/advice/memory_suggestions.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,12 +11,12 @@
 #include <regex>
 #include <sstream>
 
-#include "offload/backends/virtual_backend.h"
+#include "longshore/offload/backends/virtual_backend.h"
+#include "longshore/trainer/config/load_config.h"
+#include "longshore/trainer/config/run_spec.h"
+#include "longshore/trainer/planner/room.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/offload/forwarding_backend.h"
-#include "trainer/config/load_config.h"
-#include "trainer/config/run_spec.h"
-#include "trainer/planner/room.h"
 
 namespace longshore::trainer {
 namespace {

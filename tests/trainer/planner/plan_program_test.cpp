@@ -10,14 +10,14 @@
 #include <string>
 #include <vector>
 
-#include "offload/policy/policy.h"
+#include "longshore/offload/policy/policy.h"
+#include "longshore/trainer/config/config.h"
+#include "longshore/trainer/config/hardware_file.h"
+#include "longshore/trainer/config/load_config.h"
+#include "longshore/trainer/step/memory_report.h"
+#include "longshore/trainer/step/training_plans.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/trainer/run_program.h"
-#include "trainer/config/config.h"
-#include "trainer/config/hardware_file.h"
-#include "trainer/config/load_config.h"
-#include "trainer/step/memory_report.h"
-#include "trainer/step/training_plans.h"
 
 namespace longshore::trainer {
 namespace {

@@ -10,13 +10,13 @@
 #include <string>
 #include <vector>
 
-#include "base/atomic_file.h"
+#include "longshore/base/atomic_file.h"
+#include "longshore/trainer/config/hardware_file.h"
+#include "longshore/trainer/config/load_config.h"
+#include "longshore/trainer/config/run_spec.h"
+#include "longshore/trainer/planner/advice/choose_policy.h"
+#include "longshore/trainer/planner/advice/plan_report.h"
 #include "tests/data/temporary_folder.h"
-#include "trainer/config/hardware_file.h"
-#include "trainer/config/load_config.h"
-#include "trainer/config/run_spec.h"
-#include "trainer/planner/advice/choose_policy.h"
-#include "trainer/planner/advice/plan_report.h"
 
 namespace longshore::trainer {
 namespace {

@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "trainer/config/load_config.h"
-#include "trainer/planner/advice/choose_policy.h"
-#include "trainer/planner/advice/plan_report.h"
+#include "longshore/trainer/config/load_config.h"
+#include "longshore/trainer/planner/advice/choose_policy.h"
+#include "longshore/trainer/planner/advice/plan_report.h"
 
 namespace longshore::trainer {
 namespace {

@@ -1,4 +1,4 @@
-#include "trainer/planner/room.h"
+#include "longshore/trainer/planner/room.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "offload/backends/virtual_backend.h"
-#include "offload/memory/alignment.h"
-#include "trainer/config/config.h"
-#include "trainer/config/load_config.h"
-#include "trainer/step/gradient_norm.h"
-#include "trainer/step/training_plans.h"
+#include "longshore/offload/backends/virtual_backend.h"
+#include "longshore/offload/memory/alignment.h"
+#include "longshore/trainer/config/config.h"
+#include "longshore/trainer/config/load_config.h"
+#include "longshore/trainer/step/gradient_norm.h"
+#include "longshore/trainer/step/training_plans.h"
 
 namespace longshore::trainer {
 namespace {

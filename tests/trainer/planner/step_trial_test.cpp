@@ -1,13 +1,13 @@
 // A trial of the options that a plan has agrees with the plan.
-#include "trainer/planner/step_trial.h"
+#include "longshore/trainer/planner/step_trial.h"
 
 #include <gtest/gtest.h>
 
 #include <filesystem>
 
-#include "trainer/config/hardware_file.h"
-#include "trainer/config/load_config.h"
-#include "trainer/step/estimate.h"
+#include "longshore/trainer/config/hardware_file.h"
+#include "longshore/trainer/config/load_config.h"
+#include "longshore/trainer/step/estimate.h"
 
 namespace longshore::trainer {
 namespace {

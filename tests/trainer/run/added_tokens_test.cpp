@@ -7,13 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "data/tokenizers/tokenizer.h"
+#include "longshore/data/tokenizers/tokenizer.h"
+#include "longshore/trainer/weights/convert.h"
+#include "longshore/trainer/weights/folder_model.h"
+#include "longshore/trainer/weights/hf_folder.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/trainer/golden.h"
 #include "tests/trainer/run_program.h"
-#include "trainer/weights/convert.h"
-#include "trainer/weights/folder_model.h"
-#include "trainer/weights/hf_folder.h"
 
 namespace longshore::trainer {
 namespace {

@@ -1,5 +1,5 @@
 // Against lm-evaluation-harness's scores of the same questions.
-#include "trainer/run/choices_accuracy.h"
+#include "longshore/trainer/run/choices_accuracy.h"
 
 #include <gtest/gtest.h>
 
@@ -13,20 +13,20 @@
 #include <utility>
 #include <vector>
 
-#include "data/rows/batches.h"
-#include "data/rows/scored_rows.h"
-#include "models/families/decoder.h"
-#include "offload/backends/cpu_backend.h"
-#include "offload/execution/arenas.h"
-#include "offload/execution/arguments.h"
-#include "offload/execution/executor.h"
-#include "offload/lowering/scan.h"
+#include "longshore/data/rows/batches.h"
+#include "longshore/data/rows/scored_rows.h"
+#include "longshore/models/families/decoder.h"
+#include "longshore/offload/backends/cpu_backend.h"
+#include "longshore/offload/execution/arenas.h"
+#include "longshore/offload/execution/arguments.h"
+#include "longshore/offload/execution/executor.h"
+#include "longshore/offload/lowering/scan.h"
+#include "longshore/trainer/step/batch_arguments.h"
+#include "longshore/trainer/step/step_plans.h"
+#include "longshore/trainer/weights/folder_model.h"
+#include "longshore/trainer/weights/load_parameters.h"
+#include "longshore/trainer/weights/read_floats.h"
 #include "tests/data/temporary_folder.h"
-#include "trainer/step/batch_arguments.h"
-#include "trainer/step/step_plans.h"
-#include "trainer/weights/folder_model.h"
-#include "trainer/weights/load_parameters.h"
-#include "trainer/weights/read_floats.h"
 
 namespace longshore::trainer {
 namespace {

@@ -1,5 +1,5 @@
 // Which of the processes is the slowest.
-#include "trainer/run/compare_ranks.h"
+#include "longshore/trainer/run/compare_ranks.h"
 
 #include <gtest/gtest.h>
 

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "base/atomic_file.h"
-#include "data/rows/token_file.h"
+#include "longshore/base/atomic_file.h"
+#include "longshore/data/rows/token_file.h"
 #include "tests/data/safetensors_samples.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/trainer/checkpoint/tiny_run.h"

@@ -6,16 +6,16 @@
 #include <cmath>
 #include <random>
 
-#include "models/families/decoder.h"
-#include "offload/backends/cpu_backend.h"
-#include "offload/execution/arenas.h"
-#include "offload/execution/arguments.h"
-#include "offload/execution/executor.h"
+#include "longshore/models/families/decoder.h"
+#include "longshore/offload/backends/cpu_backend.h"
+#include "longshore/offload/execution/arenas.h"
+#include "longshore/offload/execution/arguments.h"
+#include "longshore/offload/execution/executor.h"
+#include "longshore/trainer/distributed/connect.h"
+#include "longshore/trainer/run/evaluate.h"
+#include "longshore/trainer/step/step.h"
+#include "longshore/trainer/weights/initialize.h"
 #include "tests/offload/adamw_states.h"
-#include "trainer/distributed/connect.h"
-#include "trainer/run/evaluate.h"
-#include "trainer/step/step.h"
-#include "trainer/weights/initialize.h"
 
 namespace longshore::trainer {
 namespace {

@@ -1,4 +1,4 @@
-#include "trainer/run/metrics.h"
+#include "longshore/trainer/run/metrics.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,12 +15,12 @@
 #include <string>
 #include <vector>
 
-#include "base/atomic_file.h"
-#include "base/error.h"
+#include "longshore/base/atomic_file.h"
+#include "longshore/base/error.h"
+#include "longshore/trainer/run/faults.h"
+#include "longshore/trainer/run/summary.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
-#include "trainer/run/faults.h"
-#include "trainer/run/summary.h"
 
 namespace longshore::trainer {
 namespace {

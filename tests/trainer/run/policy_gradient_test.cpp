@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "data/rows/batch.h"
-#include "data/rows/token_file.h"
+#include "longshore/data/rows/batch.h"
+#include "longshore/data/rows/token_file.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/trainer/checkpoint/tiny_run.h"
 #include "tests/trainer/run/run_records.h"

@@ -10,13 +10,13 @@
 #include <string>
 #include <vector>
 
+#include "longshore/trainer/config/load_config.h"
+#include "longshore/trainer/config/run_spec.h"
+#include "longshore/trainer/planner/advice/choose_policy.h"
+#include "longshore/trainer/planner/policy_plan.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/trainer/run/colored_squares.h"
 #include "tests/trainer/run_program.h"
-#include "trainer/config/load_config.h"
-#include "trainer/config/run_spec.h"
-#include "trainer/planner/advice/choose_policy.h"
-#include "trainer/planner/policy_plan.h"
 
 namespace longshore::trainer {
 namespace {

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "longshore/trainer/config/run_files.h"
 #include "tests/data/safetensors_samples.h"
 #include "tests/trainer/run_program.h"
-#include "trainer/config/run_files.h"
 
 namespace longshore::trainer {
 

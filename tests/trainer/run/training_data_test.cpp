@@ -1,5 +1,5 @@
 // From files to the losses of their tokens.
-#include "trainer/run/training_data.h"
+#include "longshore/trainer/run/training_data.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -13,24 +13,24 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "base/error.h"
-#include "data/rows/token_file.h"
-#include "data/text/tokenize_files.h"
-#include "offload/backends/cpu_backend.h"
-#include "offload/execution/arenas.h"
-#include "offload/execution/arguments.h"
-#include "offload/execution/executor.h"
+#include "longshore/base/error.h"
+#include "longshore/data/rows/token_file.h"
+#include "longshore/data/text/tokenize_files.h"
+#include "longshore/offload/backends/cpu_backend.h"
+#include "longshore/offload/execution/arenas.h"
+#include "longshore/offload/execution/arguments.h"
+#include "longshore/offload/execution/executor.h"
+#include "longshore/trainer/config/load_config.h"
+#include "longshore/trainer/config/model_config.h"
+#include "longshore/trainer/config/objective.h"
+#include "longshore/trainer/run/eval_choices.h"
+#include "longshore/trainer/step/batch_arguments.h"
+#include "longshore/trainer/step/memory_report.h"
+#include "longshore/trainer/step/training_plans.h"
+#include "longshore/trainer/weights/initialize.h"
+#include "longshore/trainer/weights/read_floats.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
-#include "trainer/config/load_config.h"
-#include "trainer/config/model_config.h"
-#include "trainer/config/objective.h"
-#include "trainer/run/eval_choices.h"
-#include "trainer/step/batch_arguments.h"
-#include "trainer/step/memory_report.h"
-#include "trainer/step/training_plans.h"
-#include "trainer/weights/initialize.h"
-#include "trainer/weights/read_floats.h"
 
 namespace longshore::trainer {
 namespace {

@@ -1,6 +1,6 @@
 // Decoding token by token against transformers' logits and against our own full forward pass, for
 // every family.
-#include "trainer/step/decoding.h"
+#include "longshore/trainer/step/decoding.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,23 +9,23 @@
 #include <array>
 #include <set>
 
-#include "base/error.h"
-#include "offload/execution/arenas.h"
-#include "offload/execution/arguments.h"
-#include "offload/execution/executor.h"
+#include "longshore/base/error.h"
+#include "longshore/offload/execution/arenas.h"
+#include "longshore/offload/execution/arguments.h"
+#include "longshore/offload/execution/executor.h"
+#include "longshore/trainer/config/load_config.h"
+#include "longshore/trainer/decoding/continuation.h"
+#include "longshore/trainer/step/batch_arguments.h"
+#include "longshore/trainer/step/inputs.h"
+#include "longshore/trainer/step/step_plans.h"
+#include "longshore/trainer/step/training_plans.h"
+#include "longshore/trainer/weights/folder_model.h"
+#include "longshore/trainer/weights/load_parameters.h"
+#include "longshore/trainer/weights/read_floats.h"
 #include "tests/golden_cases.h"
 #include "tests/message_of.h"
 #include "tests/trainer/golden.h"
 #include "tests/trainer/target_here.h"
-#include "trainer/config/load_config.h"
-#include "trainer/decoding/continuation.h"
-#include "trainer/step/batch_arguments.h"
-#include "trainer/step/inputs.h"
-#include "trainer/step/step_plans.h"
-#include "trainer/step/training_plans.h"
-#include "trainer/weights/folder_model.h"
-#include "trainer/weights/load_parameters.h"
-#include "trainer/weights/read_floats.h"
 
 namespace longshore::trainer {
 namespace {

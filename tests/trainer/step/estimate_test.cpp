@@ -1,14 +1,14 @@
-#include "trainer/step/estimate.h"
+#include "longshore/trainer/step/estimate.h"
 
 #include <gtest/gtest.h>
 
-#include "models/families/decoder.h"
+#include "longshore/models/families/decoder.h"
+#include "longshore/trainer/config/run_spec.h"
+#include "longshore/trainer/planner/advice/choose_policy.h"
+#include "longshore/trainer/planner/policy_plan.h"
 #include "tests/offload/adamw_states.h"
 #include "tests/offload/toy_models.h"
 #include "tests/trainer/small_model_on.h"
-#include "trainer/config/run_spec.h"
-#include "trainer/planner/advice/choose_policy.h"
-#include "trainer/planner/policy_plan.h"
 
 namespace longshore::trainer {
 namespace {

@@ -1,8 +1,8 @@
-#include "trainer/step/flops.h"
+#include "longshore/trainer/step/flops.h"
 
 #include <gtest/gtest.h>
 
-#include "models/families/decoder.h"
+#include "longshore/models/families/decoder.h"
 
 namespace longshore::trainer {
 namespace {

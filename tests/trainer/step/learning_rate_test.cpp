@@ -1,4 +1,4 @@
-#include "trainer/step/learning_rate.h"
+#include "longshore/trainer/step/learning_rate.h"
 
 #include <gtest/gtest.h>
 

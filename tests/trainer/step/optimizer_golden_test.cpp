@@ -2,18 +2,18 @@
 // algorithm that Lion's paper has: losses, norms, parameters and states, wherever these live.
 #include <gtest/gtest.h>
 
-#include "models/ops/update/adamw.h"
-#include "models/ops/update/lion.h"
-#include "models/ops/update/sgd.h"
-#include "offload/execution/arenas.h"
-#include "offload/execution/arguments.h"
-#include "offload/policy/policy.h"
+#include "longshore/models/ops/update/adamw.h"
+#include "longshore/models/ops/update/lion.h"
+#include "longshore/models/ops/update/sgd.h"
+#include "longshore/offload/execution/arenas.h"
+#include "longshore/offload/execution/arguments.h"
+#include "longshore/offload/policy/policy.h"
+#include "longshore/trainer/step/step.h"
+#include "longshore/trainer/weights/hf_folder.h"
+#include "longshore/trainer/weights/load_parameters.h"
+#include "longshore/trainer/weights/read_floats.h"
 #include "tests/trainer/golden.h"
 #include "tests/trainer/target_here.h"
-#include "trainer/step/step.h"
-#include "trainer/weights/hf_folder.h"
-#include "trainer/weights/load_parameters.h"
-#include "trainer/weights/read_floats.h"
 
 namespace longshore::trainer {
 namespace {

@@ -6,18 +6,18 @@
 #include <map>
 #include <numeric>
 
-#include "offload/execution/arenas.h"
-#include "offload/execution/arguments.h"
+#include "longshore/offload/execution/arenas.h"
+#include "longshore/offload/execution/arguments.h"
+#include "longshore/trainer/config/load_config.h"
+#include "longshore/trainer/config/model_config.h"
+#include "longshore/trainer/config/objective.h"
+#include "longshore/trainer/step/batch_arguments.h"
+#include "longshore/trainer/step/reference.h"
+#include "longshore/trainer/step/training_session.h"
+#include "longshore/trainer/weights/load_parameters.h"
+#include "longshore/trainer/weights/read_floats.h"
 #include "tests/trainer/golden.h"
 #include "tests/trainer/target_here.h"
-#include "trainer/config/load_config.h"
-#include "trainer/config/model_config.h"
-#include "trainer/config/objective.h"
-#include "trainer/step/batch_arguments.h"
-#include "trainer/step/reference.h"
-#include "trainer/step/training_session.h"
-#include "trainer/weights/load_parameters.h"
-#include "trainer/weights/read_floats.h"
 
 namespace longshore::trainer {
 namespace {

@@ -1,12 +1,12 @@
 // Depths of prefetch, and how well a deferred update hides, on the virtual clock.
-#include "trainer/step/prefetch.h"
+#include "longshore/trainer/step/prefetch.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdio>
 
-#include "offload/execution/simulate.h"
+#include "longshore/offload/execution/simulate.h"
 #include "tests/offload/adamw_states.h"
 #include "tests/offload/training.h"
 

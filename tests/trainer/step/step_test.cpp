@@ -1,5 +1,5 @@
 // Whole training steps against LibTorch's autograd in float64 and AdamW as the paper has it.
-#include "trainer/step/step.h"
+#include "longshore/trainer/step/step.h"
 
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros_like.h>
@@ -9,18 +9,18 @@
 #include <cmath>
 #include <cstdio>
 
-#include "base/error.h"
-#include "offload/backends/cpu_backend.h"
-#include "offload/execution/arenas.h"
-#include "offload/execution/arguments.h"
-#include "offload/execution/executor.h"
-#include "offload/memory/alignment.h"
+#include "longshore/base/error.h"
+#include "longshore/offload/backends/cpu_backend.h"
+#include "longshore/offload/execution/arenas.h"
+#include "longshore/offload/execution/arguments.h"
+#include "longshore/offload/execution/executor.h"
+#include "longshore/offload/memory/alignment.h"
+#include "longshore/trainer/step/batch_arguments.h"
+#include "longshore/trainer/weights/initialize.h"
 #include "tests/models/autograd_llama.h"
 #include "tests/models/cpu_dtypes.h"
 #include "tests/offload/adamw_states.h"
 #include "tests/offload/training.h"
-#include "trainer/step/batch_arguments.h"
-#include "trainer/weights/initialize.h"
 
 namespace longshore::trainer {
 namespace {

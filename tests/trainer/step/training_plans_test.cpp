@@ -1,13 +1,13 @@
 // Options of a step as a config says them.
-#include "trainer/step/training_plans.h"
+#include "longshore/trainer/step/training_plans.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
-#include "trainer/config/load_config.h"
-#include "trainer/config/model_config.h"
+#include "longshore/trainer/config/load_config.h"
+#include "longshore/trainer/config/model_config.h"
 
 namespace longshore::trainer {
 namespace {

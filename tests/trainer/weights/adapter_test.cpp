@@ -1,4 +1,4 @@
-#include "trainer/weights/adapter.h"
+#include "longshore/trainer/weights/adapter.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -10,17 +10,17 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
-#include "data/safetensors/safetensors_writer.h"
-#include "models/families/decoder.h"
-#include "models/hf/config.h"
-#include "offload/backends/cpu_backend.h"
+#include "longshore/base/error.h"
+#include "longshore/data/safetensors/safetensors_writer.h"
+#include "longshore/models/families/decoder.h"
+#include "longshore/models/hf/config.h"
+#include "longshore/offload/backends/cpu_backend.h"
+#include "longshore/trainer/config/load_config.h"
+#include "longshore/trainer/weights/adapter_format.h"
+#include "longshore/trainer/weights/initialize.h"
+#include "longshore/trainer/weights/load_parameters.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/trainer/golden.h"
-#include "trainer/config/load_config.h"
-#include "trainer/weights/adapter_format.h"
-#include "trainer/weights/initialize.h"
-#include "trainer/weights/load_parameters.h"
 
 namespace longshore::trainer {
 namespace {

@@ -1,4 +1,4 @@
-#include "trainer/weights/convert.h"
+#include "longshore/trainer/weights/convert.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,23 +11,23 @@
 #include <set>
 #include <vector>
 
-#include "base/bfloat16.h"
-#include "base/error.h"
-#include "base/philox.h"
-#include "data/safetensors/safetensors_float.h"
-#include "data/safetensors/safetensors_writer.h"
-#include "models/hf/config.h"
-#include "offload/backends/cpu_backend.h"
+#include "longshore/base/bfloat16.h"
+#include "longshore/base/error.h"
+#include "longshore/base/philox.h"
+#include "longshore/data/safetensors/safetensors_float.h"
+#include "longshore/data/safetensors/safetensors_writer.h"
+#include "longshore/models/hf/config.h"
+#include "longshore/offload/backends/cpu_backend.h"
+#include "longshore/trainer/programs/probe/probe.h"
+#include "longshore/trainer/weights/adapter.h"
+#include "longshore/trainer/weights/adapter_format.h"
+#include "longshore/trainer/weights/export_parameters.h"
+#include "longshore/trainer/weights/initialize.h"
 #include "tests/data/safetensors_samples.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
 #include "tests/trainer/golden.h"
 #include "tests/trainer/run_program.h"
-#include "trainer/programs/probe/probe.h"
-#include "trainer/weights/adapter.h"
-#include "trainer/weights/adapter_format.h"
-#include "trainer/weights/export_parameters.h"
-#include "trainer/weights/initialize.h"
 
 namespace longshore::trainer {
 namespace {

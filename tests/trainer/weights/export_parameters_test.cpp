@@ -1,4 +1,4 @@
-#include "trainer/weights/export_parameters.h"
+#include "longshore/trainer/weights/export_parameters.h"
 
 #include <gtest/gtest.h>
 
@@ -6,16 +6,16 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "base/bfloat16.h"
-#include "base/error.h"
-#include "models/hf/config.h"
-#include "offload/backends/cpu_backend.h"
+#include "longshore/base/bfloat16.h"
+#include "longshore/base/error.h"
+#include "longshore/models/hf/config.h"
+#include "longshore/offload/backends/cpu_backend.h"
+#include "longshore/trainer/config/trainable_mask.h"
+#include "longshore/trainer/weights/adapter.h"
+#include "longshore/trainer/weights/initialize.h"
+#include "longshore/trainer/weights/load_parameters.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/trainer/golden.h"
-#include "trainer/config/trainable_mask.h"
-#include "trainer/weights/adapter.h"
-#include "trainer/weights/initialize.h"
-#include "trainer/weights/load_parameters.h"
 
 namespace longshore::trainer {
 namespace {

@@ -1,4 +1,4 @@
-#include "trainer/weights/initialize.h"
+#include "longshore/trainer/weights/initialize.h"
 
 #include <ATen/ops/from_blob.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "offload/backends/cpu_backend.h"
+#include "longshore/offload/backends/cpu_backend.h"
 #include "tests/offload/adamw_states.h"
 #include "tests/offload/toy_models.h"
 

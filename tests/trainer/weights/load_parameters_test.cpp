@@ -1,4 +1,4 @@
-#include "trainer/weights/load_parameters.h"
+#include "longshore/trainer/weights/load_parameters.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,13 +8,13 @@
 #include <fstream>
 #include <map>
 
-#include "base/error.h"
-#include "data/safetensors/safetensors_float.h"
-#include "data/safetensors/safetensors_folder.h"
-#include "data/safetensors/safetensors_writer.h"
-#include "models/families/decoder.h"
-#include "models/hf/config.h"
-#include "offload/backends/cpu_backend.h"
+#include "longshore/base/error.h"
+#include "longshore/data/safetensors/safetensors_float.h"
+#include "longshore/data/safetensors/safetensors_folder.h"
+#include "longshore/data/safetensors/safetensors_writer.h"
+#include "longshore/models/families/decoder.h"
+#include "longshore/models/hf/config.h"
+#include "longshore/offload/backends/cpu_backend.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/trainer/golden.h"
 

@@ -1,4 +1,4 @@
-#include "trainer/weights/normal_numbers.h"
+#include "longshore/trainer/weights/normal_numbers.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <numbers>
 #include <vector>
 
-#include "base/philox.h"
+#include "longshore/base/philox.h"
 
 namespace longshore::trainer {
 namespace {

@@ -1,4 +1,4 @@
-#include "trainer/weights/text_files.h"
+#include "longshore/trainer/weights/text_files.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
-#include "data/text/chat_template.h"
+#include "longshore/base/error.h"
+#include "longshore/data/text/chat_template.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
 

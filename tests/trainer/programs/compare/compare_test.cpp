@@ -1,5 +1,5 @@
 // Comparisons of policies: turns, what they add up to, and what is said of them.
-#include "trainer/programs/compare/compare.h"
+#include "longshore/trainer/programs/compare/compare.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -13,17 +13,17 @@
 #include <string>
 #include <system_error>
 
-#include "base/atomic_file.h"
-#include "base/error.h"
-#include "base/exit_code.h"
+#include "longshore/base/atomic_file.h"
+#include "longshore/base/error.h"
+#include "longshore/base/exit_code.h"
+#include "longshore/trainer/config/hardware_file.h"
+#include "longshore/trainer/planner/auto/auto_account.h"
+#include "longshore/trainer/planner/auto/auto_policy.h"
+#include "longshore/trainer/programs/compare/charts.h"
+#include "longshore/trainer/programs/compare/figures.h"
+#include "longshore/trainer/programs/compare/html.h"
+#include "longshore/trainer/programs/compare/report.h"
 #include "tests/data/temporary_folder.h"
-#include "trainer/config/hardware_file.h"
-#include "trainer/planner/auto/auto_account.h"
-#include "trainer/planner/auto/auto_policy.h"
-#include "trainer/programs/compare/charts.h"
-#include "trainer/programs/compare/figures.h"
-#include "trainer/programs/compare/html.h"
-#include "trainer/programs/compare/report.h"
 
 namespace longshore::trainer {
 namespace {

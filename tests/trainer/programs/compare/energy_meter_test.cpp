@@ -1,4 +1,4 @@
-#include "trainer/programs/compare/energy_meter.h"
+#include "longshore/trainer/programs/compare/energy_meter.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // The generate program as a user meets it, on models of random weights with a tokenizer.
-#include "trainer/programs/generate/generate.h"
+#include "longshore/trainer/programs/generate/generate.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,22 +9,22 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
-#include "base/utf8.h"
-#include "data/tokenizers/tokenizer.h"
-#include "models/families/decoder.h"
-#include "offload/backends/cpu_backend.h"
-#include "offload/execution/arguments.h"
+#include "longshore/base/error.h"
+#include "longshore/base/utf8.h"
+#include "longshore/data/tokenizers/tokenizer.h"
+#include "longshore/models/families/decoder.h"
+#include "longshore/offload/backends/cpu_backend.h"
+#include "longshore/offload/execution/arguments.h"
+#include "longshore/trainer/config/config.h"
+#include "longshore/trainer/weights/adapter.h"
+#include "longshore/trainer/weights/convert.h"
+#include "longshore/trainer/weights/export_parameters.h"
+#include "longshore/trainer/weights/initialize.h"
+#include "longshore/trainer/weights/text_files.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
 #include "tests/trainer/golden.h"
 #include "tests/trainer/run_program.h"
-#include "trainer/config/config.h"
-#include "trainer/weights/adapter.h"
-#include "trainer/weights/convert.h"
-#include "trainer/weights/export_parameters.h"
-#include "trainer/weights/initialize.h"
-#include "trainer/weights/text_files.h"
 
 namespace longshore::trainer {
 namespace {

@@ -1,5 +1,5 @@
 // What tokens are chosen, and how often.
-#include "trainer/decoding/sampling.h"
+#include "longshore/trainer/decoding/sampling.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <map>
 #include <vector>
 
-#include "base/error.h"
+#include "longshore/base/error.h"
 
 namespace longshore::trainer {
 namespace {

@@ -8,12 +8,12 @@
 #include <set>
 #include <span>
 
-#include "models/hf/vision.h"
+#include "longshore/models/hf/vision.h"
+#include "longshore/trainer/programs/probe/probe.h"
+#include "longshore/trainer/weights/convert.h"
 #include "tests/golden_cases.h"
 #include "tests/trainer/golden.h"
 #include "tests/trainer/target_here.h"
-#include "trainer/programs/probe/probe.h"
-#include "trainer/weights/convert.h"
 
 namespace longshore::trainer {
 namespace {

@@ -1,5 +1,5 @@
 // What a probe takes and refuses, as a function and as a program.
-#include "trainer/programs/probe/probe.h"
+#include "longshore/trainer/programs/probe/probe.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,13 +7,13 @@
 #include <map>
 #include <tuple>
 
-#include "base/error.h"
-#include "data/safetensors/safetensors_folder.h"
-#include "data/safetensors/safetensors_writer.h"
+#include "longshore/base/error.h"
+#include "longshore/data/safetensors/safetensors_folder.h"
+#include "longshore/data/safetensors/safetensors_writer.h"
+#include "longshore/trainer/step/inputs.h"
 #include "tests/message_of.h"
 #include "tests/trainer/golden.h"
 #include "tests/trainer/run_program.h"
-#include "trainer/step/inputs.h"
 
 namespace longshore::trainer {
 namespace {

@@ -1,0 +1,118 @@
+#include "longshore/trainer/step/trace_file.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "longshore/base/atomic_file.h"
+#include "longshore/offload/plan/memory_analysis.h"
+#include "longshore/trainer/step/memory_report.h"
+
+namespace longshore::trainer {
+
+using nlohmann::ordered_json;
+
+namespace {
+
+constexpr int kProcess = 0;
+
+const char* name(offload::Phase phase) {
+  switch (phase) {
+    case offload::Phase::forward:
+      return "forward";
+    case offload::Phase::backward:
+      return "backward";
+    case offload::Phase::optimizer:
+      return "optimizer";
+  }
+  return "";
+}
+
+std::string categories(const offload::Event& event) {
+  return std::string(name(event.scope.phase)) + (event.recomputes ? ",recompute" : "");
+}
+
+// Microseconds to the nanosecond, which is as exact as backends' clocks are.
+double microseconds(double seconds) { return std::round(seconds * 1e9) / 1e3; }
+
+ordered_json event_json(const RecordedStep& step, const offload::Event& event) {
+  ordered_json arguments{{"step", step.step},
+                         {"op", event.op},
+                         {"stage", event.scope.stage},
+                         {"layer", event.scope.layer}};
+  if (event.bytes > 0) arguments["bytes"] = event.bytes;
+  return {{"name", event.name},
+          {"cat", categories(event)},
+          {"ph", "X"},
+          {"pid", kProcess},
+          {"tid", static_cast<int>(event.lane)},
+          {"ts", microseconds(step.begin + event.span.begin)},
+          {"dur", microseconds(event.span.end - event.span.begin)},
+          {"args", arguments}};
+}
+
+ordered_json counter_json(offload::MemoryKind kind, double seconds,
+                          const offload::Ledger::ByCategory& live) {
+  ordered_json bytes;
+  for (offload::Category category : offload::kCategories)
+    bytes[offload::name(category)] = live[category];
+  return {{"name", std::string(offload::name(kind)) + " bytes"},
+          {"ph", "C"},
+          {"pid", kProcess},
+          {"ts", microseconds(seconds)},
+          {"args", bytes}};
+}
+
+// Appends the memory of a kind in each step, where it changes. What is live while a plan runs is
+// known by instruction; kernels run one after the other, and so say when that is.
+void append_counters(const std::vector<RecordedStep>& steps, const StepPlans& plans,
+                     offload::MemoryKind kind, ordered_json& events) {
+  const std::vector<offload::PlanRuns> runs = plans.runs();
+  const std::vector<offload::Ledger::ByCategory> others = bytes_of_others(plans.of_step(), kind);
+  std::vector<std::vector<offload::Ledger::ByCategory>> live;  // by plan and instruction
+  for (size_t i = 0; i < runs.size(); ++i) {
+    live.push_back(live_categories_by_instruction(*runs[i].plan, kind));
+    for (offload::Ledger::ByCategory& bytes : live[i])
+      for (offload::Category c : offload::kCategories) bytes[c] += others[i][c];
+  }
+  offload::Ledger::ByCategory shown{};
+  for (const RecordedStep& step : steps) {
+    auto event = step.events.begin();  // in the order of the runs' instructions
+    auto show = [&](const offload::Ledger::ByCategory& bytes) {
+      const offload::Event& at = *event++;
+      if (at.lane != offload::Lane::compute || bytes == shown) return;
+      events.push_back(counter_json(kind, step.begin + at.span.begin, bytes));
+      shown = bytes;
+    };
+    for (size_t i = 0; i < runs.size(); ++i)
+      for (int64_t number = 0; number < runs[i].times; ++number)
+        std::ranges::for_each(live[i], show);
+  }
+}
+
+}  // namespace
+
+void write_trace(const std::vector<RecordedStep>& steps, const StepPlans& plans,
+                 const std::filesystem::path& path, Links links) {
+  ordered_json events = ordered_json::array();
+  events.push_back({{"name", "process_name"},
+                    {"ph", "M"},
+                    {"pid", kProcess},
+                    {"args", {{"name", "longshore"}}}});
+  for (offload::Lane lane : offload::kLanes)
+    events.push_back({{"name", "thread_name"},
+                      {"ph", "M"},
+                      {"pid", kProcess},
+                      {"tid", static_cast<int>(lane)},
+                      {"args", {{"name", offload::name(lane)}}}});
+  for (const RecordedStep& step : steps)
+    for (const offload::Event& event : step.events) events.push_back(event_json(step, event));
+  for (offload::MemoryKind kind : offload::kMemoryKinds)
+    append_counters(steps, plans, kind, events);
+  write_file(path, ordered_json{{"traceEvents", events}, {"displayTimeUnit", "ms"}}.dump() + "\n",
+             links);
+}
+
+}  // namespace longshore::trainer

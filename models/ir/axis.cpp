@@ -1,7 +1,0 @@
-#include "models/ir/axis.h"
-
-namespace longshore::models {
-
-const char* name(Axis axis) { return axis == Axis::data ? "data" : "fsdp"; }
-
-}  // namespace longshore::models

@@ -1,8 +1,0 @@
-#include "models/ops/update/lion.h"
-#include "models/ops/update/update_launch.cuh"
-
-namespace longshore::models {
-
-template void launch_update(const ArgumentsOf<LionElement>& arguments, void* stream);
-
-}  // namespace longshore::models
