@@ -37,6 +37,15 @@ add_library(longshore_xxhash INTERFACE)
 target_include_directories(longshore_xxhash INTERFACE "${LONGSHORE_XXHASH_INCLUDE}")
 target_link_libraries(longshore_xxhash INTERFACE "${LONGSHORE_XXHASH_LIBRARY}")
 
+# libevent's server of HTTP. Open MPI brings the library.
+find_path(LONGSHORE_EVENT_INCLUDE event2/http.h REQUIRED)
+find_library(LONGSHORE_EVENT_LIBRARY event REQUIRED)
+find_library(LONGSHORE_EVENT_PTHREADS_LIBRARY event_pthreads REQUIRED)
+add_library(longshore_event INTERFACE)
+target_include_directories(longshore_event INTERFACE "${LONGSHORE_EVENT_INCLUDE}")
+target_link_libraries(longshore_event INTERFACE "${LONGSHORE_EVENT_LIBRARY}"
+  "${LONGSHORE_EVENT_PTHREADS_LIBRARY}")
+
 # Debian's CMake package of oneDNN asks for OpenCL's development files, which nothing here uses.
 find_path(LONGSHORE_ONEDNN_INCLUDE dnnl.hpp REQUIRED)
 find_library(LONGSHORE_ONEDNN_LIBRARY dnnl REQUIRED)

@@ -47,6 +47,7 @@ const std::vector<std::string> kRooms = {
     "trainer/weights",
     "trainer/distributed",
     "trainer/step",
+    "trainer/report",
     "trainer/checkpoint",
     "trainer/calibration",
     "trainer/planner",

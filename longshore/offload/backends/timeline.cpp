@@ -1,6 +1,7 @@
 #include "longshore/offload/backends/timeline.h"
 
 #include <algorithm>
+#include <array>
 
 #include "longshore/base/error.h"
 
@@ -37,6 +38,11 @@ double common_length(const std::vector<Span>& a, const std::vector<Span>& b) {
 }
 
 }  // namespace
+
+const char* name(Phase phase) {
+  static constexpr std::array kNames{"forward", "backward", "optimizer"};
+  return kNames[static_cast<size_t>(phase)];
+}
 
 std::vector<Event> timeline(const std::vector<const Plan*>& plans, const LaneSpans& spans) {
   PerLane<size_t> next{};

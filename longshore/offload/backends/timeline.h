@@ -9,6 +9,8 @@
 
 namespace longshore::offload {
 
+const char* name(Phase phase);  // "forward"
+
 struct Event {
   Lane lane = Lane::compute;
   std::string name;  // the name of what is computed or moved

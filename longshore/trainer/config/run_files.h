@@ -5,6 +5,9 @@ namespace longshore::trainer {
 
 inline constexpr const char* kConfigFile = "config.yml";  // with all keys
 inline constexpr const char* kPlanFile = "plan.txt";
+inline constexpr const char* kPlanRecordFile = "plan.json";  // for pages
+inline constexpr const char* kAdviceFile = "advice.txt";     // of the plan, where it has a profile
+inline constexpr const char* kReportFile = "report.html";
 inline constexpr const char* kMetricsFile = "metrics.jsonl";
 inline constexpr const char* kSummaryFile = "summary.json";  // of a run that has ended
 inline constexpr const char* kTraceFile = "trace.json";

@@ -32,6 +32,7 @@ struct StepMetrics {
   double tflops_per_device = 0;  // model FLOPs, longshore/trainer/step/flops.h
   double mfu = 0;                // 0 to 1
   int64_t device_peak_bytes = 0, pinned_host_peak_bytes = 0;
+  double data_wait_seconds = 0;         // of `seconds`, for the batch
   double checkpoint_stall_seconds = 0;  // for which a save delayed the start of the step
 };
 

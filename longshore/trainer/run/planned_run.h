@@ -13,6 +13,7 @@ namespace longshore::trainer {
 struct PlannedRun {
   const RunSpec& spec;  // everything resolved and chosen
   const TrainingPlans& plans;
+  double planning_seconds = 0;  // that these took
   const OpenedRun& opened;
   offload::Backend& backend;
   World& world;

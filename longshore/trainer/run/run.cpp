@@ -29,6 +29,7 @@
 #include "longshore/trainer/config/run_files.h"
 #include "longshore/trainer/distributed/launch.h"
 #include "longshore/trainer/planner/advice/memory_suggestions.h"
+#include "longshore/trainer/planner/advice/plan_report.h"
 #include "longshore/trainer/run/agreed_stop.h"
 #include "longshore/trainer/run/compare_ranks.h"
 #include "longshore/trainer/run/faults.h"
@@ -37,6 +38,7 @@
 #include "longshore/trainer/run/run_best.h"
 #include "longshore/trainer/run/run_checkpoints.h"
 #include "longshore/trainer/run/run_evaluation.h"
+#include "longshore/trainer/run/run_report.h"
 #include "longshore/trainer/run/run_steps.h"
 #include "longshore/trainer/run/summary.h"
 #include "longshore/trainer/step/reference.h"
@@ -228,6 +230,8 @@ class Run {
       metrics_.emplace(
           directory() / kMetricsFile, first,
           [this](const StepMetrics& step) { all_steps_.add(step); }, console_.log());
+    if (world_.is_first() && config_.write_report)
+      report_.emplace(directory(), advice(), console_.log());
     if (best_.has_metric())
       best_.add(first, metrics_ ? metrics_->last_validation(best_.metric()) : std::nullopt);
     if (owes_evaluation(evaluation)) {
@@ -257,6 +261,7 @@ class Run {
       own_steps_.add(step);
       require_directory();
       if (metrics_) metrics_->write(step);
+      if (report_) report_->tell();
       training_seconds += step.seconds;
       checkpoints_.poll();
       if (data_check_) data_check_->poll();
@@ -343,8 +348,10 @@ class Run {
       checkpoints_.link_best(done_);
     summary.validation = validation_;
     summary.best = best_.so_far();
-    if (evaluation.samples() && !stop_.is_asked())
-      console_.line("sample: " + printable(evaluation.sample()));
+    if (evaluation.samples() && !stop_.is_asked()) {
+      summary.sample = evaluation.sample();
+      console_.line("sample: " + printable(summary.sample));
+    }
     if (stop_.is_asked()) return stop(done_);
     summary.memory = session_->memory();
     summary.checkpoints = checkpoints_.figures();
@@ -437,6 +444,14 @@ class Run {
     return is_best;
   }
 
+  // Of a plan with times; each change is planned, some of them several times.
+  std::optional<CostlyText> advice() const {
+    if (!planned_.spec.hardware()) return std::nullopt;
+    constexpr double kPlansTried = 40;
+    return CostlyText{.seconds = kPlansTried * planned_.planning_seconds,
+                      .make = [this] { return changes(plan_policy(planned_.spec)); }};
+  }
+
   fs::path samples_file(int64_t steps) const {
     return directory() / kSamplesFolder / fmt::format("step-{:08}.jsonl", steps);
   }
@@ -473,6 +488,7 @@ class Run {
   std::optional<TrainingSession> session_;
   std::optional<data::TokenFileCheck> data_check_;
   RunCheckpoints checkpoints_;
+  std::optional<RunReport> report_;  // of the first process; goes first, with what all others left
 };
 
 }  // namespace

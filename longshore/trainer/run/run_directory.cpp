@@ -49,8 +49,8 @@ std::string owner(const FileDescriptor& file) {
 
 // What a run finds of its own in its folder, which may be somebody else's.
 void require_own_files(const fs::path& folder) {
-  for (const char* file :
-       {kConfigFile, kPlanFile, kMetricsFile, kSummaryFile, kTraceFile, kLockFile})
+  for (const char* file : {kConfigFile, kPlanFile, kPlanRecordFile, kAdviceFile, kReportFile,
+                           kMetricsFile, kSummaryFile, kTraceFile, kLockFile})
     require_regular_file(folder / file);
   for (const char* inside : {kCheckpointsFolder, kSamplesFolder}) require_folder(folder / inside);
 }

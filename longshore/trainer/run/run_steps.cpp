@@ -65,6 +65,7 @@ void RunSteps::fetch(RunBatches& batches) {
     batch_.push_back(batches.own.next());
     if (batches.of_others) of_others_.push_back(batches.of_others->next());
   }
+  data_wait_seconds_ = seconds_since(start_);
 }
 
 StepMetrics RunSteps::run(int64_t i, bool is_flushed) {
@@ -99,6 +100,7 @@ StepMetrics RunSteps::run(int64_t i, bool is_flushed) {
                             .mfu = flops_ / seconds / peak_.flops_per_second,
                             .device_peak_bytes = session_.peak_bytes(MemoryKind::device),
                             .pinned_host_peak_bytes = session_.peak_bytes(MemoryKind::pinned_host),
+                            .data_wait_seconds = data_wait_seconds_,
                             .checkpoint_stall_seconds = checkpoints_.take_stall_seconds()};
   run_.console.line(text(metrics));
   return metrics;

@@ -53,6 +53,7 @@ class RunSteps {
   const double flops_;                           // of a step
   std::vector<data::Batch> batch_, of_others_;   // of the step at hand, by micro-batch
   std::chrono::steady_clock::time_point start_;  // of that
+  double data_wait_seconds_ = 0;                 // for its batches
   NonFiniteSteps non_finite_;
   StepRecorder recorder_;
 };

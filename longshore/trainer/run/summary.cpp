@@ -84,6 +84,7 @@ void write(const Summary& s, const std::filesystem::path& path) {
   if (s.best && s.best->step > 0)
     summary["best"] = {
         {"metric", s.best->metric}, {"value", s.best->value}, {"steps", s.best->step}};
+  if (!s.sample.empty()) summary["sample"] = s.sample;
   if (s.ranks)
     summary["ranks"] = {{"count", s.ranks->count},
                         {"slowest", s.ranks->slowest},

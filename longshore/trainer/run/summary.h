@@ -40,6 +40,7 @@ struct Summary {
   double data_wait_fraction = 0;                     // of all step time
   MemoryByKind memory;                               // measured
   std::optional<Validation> validation;
+  std::string sample;             // the text that was sampled at the end; "" where none was
   std::optional<BestSoFar> best;  // where the config goes by a metric
   std::optional<CheckpointFigures> checkpoints;
   std::optional<RankFigures> ranks;  // where there are several processes

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <filesystem>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,6 +14,7 @@
 #include "longshore/base/error.h"
 #include "longshore/base/printable.h"
 #include "longshore/base/stop_signal.h"
+#include "longshore/base/timing.h"
 #include "longshore/data/rows/token_file_check.h"
 #include "longshore/models/hf/config.h"
 #include "longshore/trainer/checkpoint/same_run.h"
@@ -33,6 +36,7 @@
 #include "longshore/trainer/run/agreed_plans.h"
 #include "longshore/trainer/run/console.h"
 #include "longshore/trainer/run/opened_run.h"
+#include "longshore/trainer/run/plan_record.h"
 #include "longshore/trainer/run/run.h"
 #include "longshore/trainer/step/batch_arguments.h"
 #include "longshore/trainer/step/training_plans.h"
@@ -119,7 +123,7 @@ void require_unchanged(const Config& config, const TrainingData& data) {
 
 }  // namespace
 
-void train(const Config& given) {
+void train(const Config& given, const Onlooker& onlooker) {
   require_decoder(given);
   require_inputs(given);
   const StopSignal listening(StopSignal::First::ends);  // others may be waited for in vain
@@ -149,7 +153,9 @@ void train(const Config& given) {
   const std::unique_ptr<offload::Backend> backend = make_backend(
       chosen.target, chosen.device,
       connect_devices(*world, device_mesh(config, world->rank()), chosen.target, chosen.device));
+  const auto begin = std::chrono::steady_clock::now();
   const TrainingPlans plans = agreed_plans(with_choices, *backend, *world);
+  const double planning_seconds = seconds_since(begin);
   data::BatchSchema schema = batch_schema(
       plans.model, {with_choices.config().per_device_batch_size, config.max_target_length});
   schema.counted = counted(config);
@@ -168,9 +174,14 @@ void train(const Config& given) {
     const std::filesystem::path& folder = opened.directory->path();
     write_resolved(spec.config(), folder / kConfigFile);
     write_file(folder / kPlanFile, account + text(plans), Links::refused);
+    write_file(folder / kPlanRecordFile,
+               plan_record(spec, plans, chosen.description, world->size()).dump() + "\n",
+               Links::refused);
+    if (onlooker.begin) console.line(onlooker.begin(folder));
   }
   run({.spec = spec,
        .plans = plans,
+       .planning_seconds = planning_seconds,
        .opened = opened,
        .backend = *backend,
        .world = *world,

@@ -1,10 +1,20 @@
 // train() does a training run, from config to summary.
 #pragma once
 
+#include <filesystem>
+#include <functional>
+#include <string>
+
 #include "longshore/trainer/config/config.h"
 
 namespace longshore::trainer {
 
-void train(const Config& config);
+// Who looks on while a run goes on; of several processes the first.
+struct Onlooker {
+  // The run's folder is there. Gives a line for the console, or "".
+  std::function<std::string(const std::filesystem::path& folder)> begin;
+};
+
+void train(const Config& config, const Onlooker& onlooker = {});
 
 }  // namespace longshore::trainer

@@ -1,14 +1,11 @@
 #include "longshore/trainer/step/trace_file.h"
 
-#include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "longshore/base/atomic_file.h"
-#include "longshore/offload/plan/memory_analysis.h"
-#include "longshore/trainer/step/memory_report.h"
+#include "longshore/trainer/step/memory_samples.h"
 
 namespace longshore::trainer {
 
@@ -18,20 +15,8 @@ namespace {
 
 constexpr int kProcess = 0;
 
-const char* name(offload::Phase phase) {
-  switch (phase) {
-    case offload::Phase::forward:
-      return "forward";
-    case offload::Phase::backward:
-      return "backward";
-    case offload::Phase::optimizer:
-      return "optimizer";
-  }
-  return "";
-}
-
 std::string categories(const offload::Event& event) {
-  return std::string(name(event.scope.phase)) + (event.recomputes ? ",recompute" : "");
+  return std::string(offload::name(event.scope.phase)) + (event.recomputes ? ",recompute" : "");
 }
 
 // Microseconds to the nanosecond, which is as exact as backends' clocks are.
@@ -65,31 +50,16 @@ ordered_json counter_json(offload::MemoryKind kind, double seconds,
           {"args", bytes}};
 }
 
-// Appends the memory of a kind in each step, where it changes. What is live while a plan runs is
-// known by instruction; kernels run one after the other, and so say when that is.
+// Appends the memory of a kind in each step, where it changes.
 void append_counters(const std::vector<RecordedStep>& steps, const StepPlans& plans,
                      offload::MemoryKind kind, ordered_json& events) {
-  const std::vector<offload::PlanRuns> runs = plans.runs();
-  const std::vector<offload::Ledger::ByCategory> others = bytes_of_others(plans.of_step(), kind);
-  std::vector<std::vector<offload::Ledger::ByCategory>> live;  // by plan and instruction
-  for (size_t i = 0; i < runs.size(); ++i) {
-    live.push_back(live_categories_by_instruction(*runs[i].plan, kind));
-    for (offload::Ledger::ByCategory& bytes : live[i])
-      for (offload::Category c : offload::kCategories) bytes[c] += others[i][c];
-  }
   offload::Ledger::ByCategory shown{};
-  for (const RecordedStep& step : steps) {
-    auto event = step.events.begin();  // in the order of the runs' instructions
-    auto show = [&](const offload::Ledger::ByCategory& bytes) {
-      const offload::Event& at = *event++;
-      if (at.lane != offload::Lane::compute || bytes == shown) return;
-      events.push_back(counter_json(kind, step.begin + at.span.begin, bytes));
-      shown = bytes;
-    };
-    for (size_t i = 0; i < runs.size(); ++i)
-      for (int64_t number = 0; number < runs[i].times; ++number)
-        std::ranges::for_each(live[i], show);
-  }
+  for (const RecordedStep& step : steps)
+    for (const MemorySample& sample : memory_samples(step.events, plans, kind)) {
+      if (sample.live == shown) continue;
+      events.push_back(counter_json(kind, step.begin + sample.at, sample.live));
+      shown = sample.live;
+    }
 }
 
 }  // namespace

@@ -6,32 +6,15 @@
 #include <cmath>
 
 #include "longshore/trainer/config/config_text.h"
-#include "longshore/trainer/programs/compare/charts.h"
 #include "longshore/trainer/programs/compare/figures.h"
-#include "longshore/trainer/programs/compare/style.h"
+#include "longshore/trainer/report/bar_chart.h"
+#include "longshore/trainer/report/html_page.h"
 
 namespace longshore::trainer {
 namespace {
 
 using offload::bytes_text;
 using offload::MemoryKind;
-
-const Axis kSecondsAxis{.text = [](double s) { return fmt::format("{:g} s", s); }};
-const Axis kPercentAxis{.text = [](double part) { return fmt::format("{:g} %", 100 * part); }};
-const Axis kBytesAxis{.text =
-                          [](double bytes) {
-                            double size = std::abs(bytes);
-                            return size == 0        ? "0"
-                                   : size >= 0x1p30 ? fmt::format("{:g} GiB", bytes / 0x1p30)
-                                   : size >= 0x1p20 ? fmt::format("{:g} MiB", bytes / 0x1p20)
-                                   : size >= 0x1p10 ? fmt::format("{:g} KiB", bytes / 0x1p10)
-                                                    : fmt::format("{:g} bytes", bytes);
-                          },
-                      .ticks = Axis::Ticks::binary};
-
-std::string paragraph(const std::string& style, const std::string& text) {
-  return fmt::format("<p class=\"{}\">{}</p>\n", style, html_escaped(text));
-}
 
 std::string policies_text(const Comparison& comparison) {
   std::string text;
@@ -66,27 +49,6 @@ std::string verdict(const Comparison& comparison) {
     text += fmt::format(". Least device memory: {}, {} with {:.4f} s", smallest.policy,
                         bytes_text(smallest.device_bytes()), smallest.seconds());
   return text + ".";
-}
-
-std::string table_html(const Table& table) {
-  std::string html = "<div class=\"scroll\"><table>\n";
-  for (size_t i = 0; i < table.size(); ++i) {
-    html += "<tr>";
-    for (const std::string& cell : table[i])
-      html += fmt::format("<{0}>{1}</{0}>", i == 0 ? "th" : "td", html_escaped(cell));
-    html += "</tr>\n";
-  }
-  return html + "</table></div>\n";
-}
-
-std::string legend(const std::vector<std::string>& items) {
-  std::string html = "<div class=\"legend\">";
-  for (const std::string& item : items) html += "<span>" + item + "</span>";
-  return html + "</div>\n";
-}
-
-std::string swatch(const std::string& variable, const std::string& text) {
-  return fmt::format("<i style=\"background:var(--{})\"></i>{}", variable, text);
 }
 
 std::string marker_legend(const std::string& text) {
@@ -270,16 +232,12 @@ std::string results_html(const ComparisonReport& report) {
 
 std::string html(const ComparisonReport& report) {
   std::string title = "Step times of " + policies_text(report.comparisons[0]);
-  std::string page = fmt::format(
-      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-      "<title>{0}</title>\n<style>{1}</style>\n</head>\n<body>\n<h1>{0}</h1>\n",
-      html_escaped(title), kReportStyle);
-  page += paragraph("faint", fmt::format("{} timed steps of each policy, in {}", report.steps,
-                                         rounds_text(report))) +
-          results_html(report) + gains_html(report);
-  for (const Comparison& comparison : report.comparisons) page += workload_html(comparison, report);
-  return page + "</body>\n</html>\n";
+  std::string body = "<h1>" + html_escaped(title) + "</h1>\n" +
+                     paragraph("faint", fmt::format("{} timed steps of each policy, in {}",
+                                                    report.steps, rounds_text(report))) +
+                     results_html(report) + gains_html(report);
+  for (const Comparison& comparison : report.comparisons) body += workload_html(comparison, report);
+  return html_page(title, body);
 }
 
 }  // namespace longshore::trainer

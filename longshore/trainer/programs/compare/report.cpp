@@ -144,19 +144,6 @@ std::string signed_bytes_text(int64_t bytes) {
   return (bytes < 0 ? "-" : "+") + bytes_text(std::abs(bytes));
 }
 
-std::string text(const Table& table) {
-  std::vector<size_t> widths(table[0].size());
-  for (const auto& row : table)
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  std::string result;
-  for (const auto& row : table) {
-    result += fmt::format("{:<{}}", row[0], widths[0]);
-    for (size_t i = 1; i < row.size(); ++i) result += fmt::format("  {:>{}}", row[i], widths[i]);
-    result += "\n";
-  }
-  return result;
-}
-
 Table figures_table(const Comparison& comparison, std::optional<double> price) {
   Table table(1);
   for (const Candidate& candidate : comparison.candidates)

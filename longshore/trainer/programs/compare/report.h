@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "longshore/trainer/programs/compare/compare.h"
+#include "longshore/trainer/report/text_table.h"
 
 namespace longshore::trainer {
 
@@ -17,12 +18,6 @@ struct ComparisonReport {
   int64_t steps = 0;  // the number of timed steps of each policy
   std::optional<double> price_per_device_hour;
 };
-
-// The first row has the titles. All rows have the same length.
-using Table = std::vector<std::vector<std::string>>;
-
-// The table with aligned columns: the first one to the left and the others to the right.
-std::string text(const Table& table);
 
 // A row for each policy that was measured, with times, rates, memory and gain. Columns without any
 // value are left out.

@@ -27,9 +27,11 @@
 #include "longshore/trainer/planner/advice/choose_policy.h"
 #include "longshore/trainer/planner/advice/hardware_comparison.h"
 #include "longshore/trainer/planner/advice/largest_that_fits.h"
+#include "longshore/trainer/planner/advice/plan_page.h"
 #include "longshore/trainer/planner/advice/plan_question.h"
 #include "longshore/trainer/planner/advice/plan_report.h"
 #include "longshore/trainer/planner/advice/reference_costs.h"
+#include "longshore/trainer/report/step_drawing.h"
 #include "longshore/trainer/step/trace_file.h"
 #include "longshore/trainer/weights/folders_read.h"
 
@@ -47,7 +49,7 @@ models::Target target_of(const Config& config) {
 struct Request {
   std::string config;
   std::vector<std::string> overrides;
-  std::string policies, hardware, json, trace, prices;
+  std::string policies, hardware, json, trace, picture, html, prices;
   PlanQuestion question;
   std::optional<double> tokens;
   bool explain = false, measure = false, advice = true;
@@ -109,8 +111,10 @@ auto said_if_slow(const Plan& plan) {
 
 // Prints a line for each profile, with what the config takes on it.
 void plan_on_all_hardware(const Request& request, const ResultOutput& results) {
-  for (const auto& [option, is_given] :
-       {std::pair{"--trace", !request.trace.empty()}, {"--explain", request.explain}})
+  for (const auto& [option, is_given] : {std::pair{"--trace", !request.trace.empty()},
+                                         {"--picture", !request.picture.empty()},
+                                         {"--html", !request.html.empty()},
+                                         {"--explain", request.explain}})
     if (is_given)
       throw ConfigError(std::string(option) +
                         ": found --hardware all, which prints a line for each; expected one of " +
@@ -132,8 +136,11 @@ void plan_on_all_hardware(const Request& request, const ResultOutput& results) {
 
 // Before what takes long. Reads the prices.
 void check(Request& request) {
-  require_places_for(
-      {{"--measure-to", request.measure_to}, {"--json", request.json}, {"--trace", request.trace}});
+  require_places_for({{"--measure-to", request.measure_to},
+                      {"--json", request.json},
+                      {"--trace", request.trace},
+                      {"--picture", request.picture},
+                      {"--html", request.html}});
   PlanQuestion& question = request.question;
   if (!question.largest.empty()) require_key_of_largest(question.largest);
   if (!question.largest.empty() && question.fewest_devices)
@@ -152,6 +159,7 @@ void check(Request& request) {
 std::string needs_profile(const Request& request) {
   const PlanQuestion& question = request.question;
   for (const auto& [option, is_given] : {std::pair{"--trace", !request.trace.empty()},
+                                         {"--picture", !request.picture.empty()},
                                          {"--largest", !question.largest.empty()},
                                          {"--fewest-devices", question.fewest_devices},
                                          {"--tokens", question.cost.tokens > 0},
@@ -188,6 +196,8 @@ void require_nothing_but_measure(const Request& request) {
                                          {"--tokens", request.tokens.has_value()},
                                          {"--price-per-hour", !request.prices.empty()},
                                          {"--trace", !request.trace.empty()},
+                                         {"--picture", !request.picture.empty()},
+                                         {"--html", !request.html.empty()},
                                          {"--json", !request.json.empty()},
                                          {"--no-advice", !request.advice},
                                          {"--explain", request.explain},
@@ -198,17 +208,29 @@ void require_nothing_but_measure(const Request& request) {
                         "other");
 }
 
-// A trace holds an event for each instruction of each micro-batch.
-void require_traceable(const Estimate& step) {
+// A trace holds an event for each instruction of each micro-batch, and so does what a picture or a
+// page is drawn from.
+void require_traceable(const char* option, const Estimate& step) {
   constexpr int64_t kMostEvents = 1'000'000;  // takes 1.5 GB to write, and viewers show no more
   int64_t events = 0;
   for (const offload::SimulatedRuns& runs : step.runs)
     events += runs.times * std::ssize(runs.events);
   if (events > kMostEvents)
     throw ConfigError(
-        fmt::format("--trace: found a step of {} events, expected at most {}; nearest: fewer "
+        fmt::format("{}: found a step of {} events, expected at most {}; nearest: fewer "
                     "gradient_accumulation_steps, whose micro-batches are alike",
-                    events, kMostEvents));
+                    option, events, kMostEvents));
+}
+
+// An SVG of a step as the profile has it.
+std::string picture(const PolicyPlan& plan) {
+  const Config& config = plan.config();
+  const std::vector<offload::Event> events = offload::events_of(plan.estimate->runs);
+  return step_svg(
+      step_picture(events, memory_samples(events, plan.plans.step, offload::MemoryKind::device)),
+      fmt::format("{} on {}, {}: one step, planned",
+                  std::filesystem::path(config.config_file).filename().string(), config.hardware,
+                  config.remat_policy));
 }
 
 void plan(Request& request) {
@@ -234,9 +256,11 @@ void plan(Request& request) {
   if (hardware) require_price_of(hardware->name, request.question.cost.prices);
   const models::Target target = spec.target();
   const std::vector<std::string> policies = split(request.policies);
-  if (!request.trace.empty() && policy_names(config, policies).size() > 1)
-    throw ConfigError("--trace: found " + excerpt(request.policies) +
-                      " as --policies, expected one");
+  for (const auto& [option, file] :
+       {std::pair{"--trace", request.trace}, {"--picture", request.picture}})
+    if (!file.empty() && policy_names(config, policies).size() > 1)
+      throw ConfigError(std::string(option) + ": found " + excerpt(request.policies) +
+                        " as --policies, expected one");
   std::vector<PlanAnswer> answers;
   std::vector<PolicyPlan> plans = said_if_slow([&] {
     return plan_policies(spec, policies, [&](const RunSpec& one) {
@@ -254,17 +278,23 @@ void plan(Request& request) {
                               hardware->name, models::name(target)));
   if (!hardware) find_room_here(plans, target);
   const CostQuestion& cost = request.question.cost;
-  if (!request.trace.empty()) require_traceable(*plans[0].estimate);
+  for (const auto& [option, file] : {std::pair{"--trace", request.trace},
+                                     {"--picture", request.picture},
+                                     {"--html", request.html}})
+    for (const PolicyPlan& one : plans)
+      if (!file.empty() && one.estimate) require_traceable(option, *one.estimate);
   if (results.is_wanted()) results.write(json_text(plans, cost));
   if (!request.trace.empty())
     write_trace({{.step = 0, .begin = 0, .events = offload::events_of(plans[0].estimate->runs)}},
                 plans[0].plans.step, request.trace);
+  if (!request.picture.empty()) write_file(request.picture, picture(plans[0]));
   print(stdout, fmt::format("{}, planned for {}\n", config.config_file,
                             hardware ? fmt::format("{} (source: {})", hardware->name,
                                                    name(hardware->source))
                                      : name(target)));
   if (compute_dtype(config, target) == models::Dtype::bfloat16 && !has_bfloat16(target))
     print(stdout, "this processor does not multiply bfloat16: planned for one that does\n");
+  std::vector<std::string> advice(plans.size());
   std::vector<const PolicyPlan*> list;
   for (const PolicyPlan& one : plans) list.push_back(&one);
   if (plans.size() > 1) print(stdout, table(list, cost));
@@ -277,10 +307,11 @@ void plan(Request& request) {
         flush_output();
         const LateNotice notice(
             "plan: working out what other choices would do; --no-advice leaves that out");
-        print(stdout, changes(one));
+        print(stdout, advice[0] = changes(one));
       }
       if (request.explain) print(stdout, explanation(one));
     }
+  if (!request.html.empty()) write_file(request.html, plan_page(plans, cost, advice));
   if (!hardware)
     print(stdout, "\nno times: --hardware names a profile, one of " +
                       join(hardware_names(default_configs_directory())) + "\n");
@@ -317,6 +348,8 @@ int main(int argc, char** argv) {
                  "what a device costs an hour, or PROFILE=PRICE,...: what training costs");
   app.add_option("--trace", request.trace,
                  "a file for what each lane does when, for chrome://tracing and Perfetto");
+  app.add_option("--picture", request.picture, "an SVG file of the same");
+  app.add_option("--html", request.html, "a file for a page with charts, for any browser");
   app.add_option("--json", request.json, "a file to write the plans to; -: the standard output");
   app.add_flag("!--no-advice", request.advice,
                "leaves out what other choices would gain or cost, which takes the longest");

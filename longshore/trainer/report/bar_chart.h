@@ -1,16 +1,15 @@
-// Bar charts for HTML pages: inline SVG that stretches with the page, with text next to it. The
+// A bar chart for HTML pages: inline SVG that stretches with the page, with text next to it. The
 // page defines the colours by CSS class.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-namespace longshore::trainer {
+#include "longshore/trainer/report/ticks.h"
 
-std::string html_escaped(const std::string& text);
+namespace longshore::trainer {
 
 struct BarPart {
   double from = 0, to = 0;
@@ -24,12 +23,6 @@ struct Bar {
   std::vector<BarPart> parts;
   std::optional<std::pair<double, double>> spread;  // a thin line between two values
   std::optional<double> marker;                     // a diamond
-};
-
-struct Axis {
-  std::function<std::string(double)> text;
-  // Ticks are at multiples of 1, 2 or 5 times a power of ten, or at multiples of a power of two.
-  enum class Ticks { decimal, binary } ticks = Ticks::decimal;
 };
 
 // A chart of all bars on one axis, which includes 0.

@@ -1,23 +1,13 @@
-#include "longshore/trainer/programs/compare/charts.h"
+#include "longshore/trainer/report/bar_chart.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+
+#include "longshore/trainer/report/html_page.h"
 
 namespace longshore::trainer {
 namespace {
-
-constexpr double kMaxTicks = 5;
-
-// The distance between two ticks, at least `least`.
-double tick_step(double least, Axis::Ticks ticks) {
-  if (ticks == Axis::Ticks::binary) return std::exp2(std::ceil(std::log2(least)));
-  double power = std::pow(10, std::floor(std::log10(least)));
-  for (double factor : {1, 2, 5})
-    if (factor * power >= least) return factor * power;
-  return 10 * power;
-}
 
 // Maps values to positions along the axis.
 class Scale {
@@ -31,7 +21,7 @@ class Scale {
     if (high_ == low_)
       high_ = 0.5;  // all values are 0, so there is only that tick
     else
-      step_ = tick_step((high_ - low_) / kMaxTicks, ticks);
+      ticks_ = trainer::ticks(low_, high_, ticks);
     double margin = 0.03 * (high_ - low_);
     if (low_ < 0) low_ -= margin;
     if (high_ > 0) high_ += margin;
@@ -39,12 +29,7 @@ class Scale {
 
   double percent(double value) const { return 100 * (value - low_) / (high_ - low_); }
 
-  std::vector<double> ticks() const {
-    std::vector<double> ticks;
-    for (double i = std::ceil(low_ / step_); i * step_ <= high_; ++i)
-      ticks.push_back(i * step_ + 0.0);  // not -0
-    return ticks;
-  }
+  const std::vector<double>& ticks() const { return ticks_; }
 
  private:
   void include(double value) {
@@ -52,7 +37,8 @@ class Scale {
     high_ = std::max(high_, value);
   }
 
-  double low_ = 0, high_ = 0, step_ = 1;
+  double low_ = 0, high_ = 0;
+  std::vector<double> ticks_{0};
 };
 
 std::string line(const char* style, double x1, double x2, const char* y1, const char* y2) {
@@ -93,27 +79,6 @@ std::string axis_line(const Scale& scale, const Axis& axis) {
 }
 
 }  // namespace
-
-std::string html_escaped(const std::string& text) {
-  std::string result;
-  for (char c : text) switch (c) {
-      case '&':
-        result += "&amp;";
-        break;
-      case '<':
-        result += "&lt;";
-        break;
-      case '>':
-        result += "&gt;";
-        break;
-      case '"':
-        result += "&quot;";
-        break;
-      default:
-        result += c;
-    }
-  return result;
-}
 
 std::string bar_chart(const std::vector<Bar>& bars, const Axis& axis) {
   Scale scale(bars, axis.ticks);

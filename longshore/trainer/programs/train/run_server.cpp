@@ -1,0 +1,248 @@
+#include "longshore/trainer/programs/train/run_server.h"
+
+#include <arpa/inet.h>
+#include <event2/buffer.h>
+#include <event2/event.h>
+#include <event2/http.h>
+#include <event2/thread.h>
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <ctime>
+#include <functional>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "longshore/base/error.h"
+#include "longshore/base/integer.h"
+#include "longshore/base/printable.h"
+#include "longshore/base/timing.h"
+#include "longshore/trainer/report/run_page.h"
+
+namespace longshore::trainer {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::seconds kFresh(2);  // how long a page is not made anew
+constexpr int kMostWaiting = 30;           // seconds for a client that is slow
+constexpr int kMostHeaders = 16384, kMostBody = 1024;
+
+template <class T, void (*kFree)(T*)>
+struct Freed {
+  void operator()(T* one) const { kFree(one); }
+};
+
+bool is_loopback(const std::string& address) {
+  return address == "::1" || address.starts_with("127.");
+}
+
+// A page of another site, whose name leads here, is to read nothing: browsers say whom they ask.
+bool is_local_name(const std::string& host) {
+  const std::string name =
+      host.starts_with('[') ? host.substr(0, host.find(']') + 1) : host.substr(0, host.find(':'));
+  return name == "localhost" || name == "[::1]" || name.starts_with("127.");
+}
+
+std::string label_text(const std::string& text) {
+  std::string escaped;
+  for (char c : printable(text)) {
+    if (c == '"' || c == '\\') escaped += '\\';
+    escaped += c;
+  }
+  return escaped;
+}
+
+std::string prometheus_number(double value) {
+  return std::isnan(value)   ? "NaN"
+         : std::isinf(value) ? (value > 0 ? "+Inf" : "-Inf")
+                             : fmt::format("{:.17g}", value);
+}
+
+// The text format of Prometheus, version 0.0.4.
+std::string prometheus_text(const RunRecords& run) {
+  const std::string of_run = "run=\"" + label_text(run.name()) + "\"";
+  std::string text = fmt::format(
+      "# HELP longshore_steps_done Steps that are done.\n# TYPE longshore_steps_done counter\n"
+      "longshore_steps_done{{{}}} {}\n",
+      of_run, run.steps_done());
+  std::string last;
+  for (const auto& [key, numbers] : run.numbers()) {
+    const size_t slash = key.find('/');
+    std::string name = "longshore_" + key.substr(0, slash);
+    for (char& c : name)
+      if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
+    if (name != last)
+      text += fmt::format("# HELP {0} The newest {1} of metrics.jsonl.\n# TYPE {0} gauge\n", name,
+                          printable(key.substr(0, slash)));
+    last = name;
+    const std::string part =
+        slash == std::string::npos ? "" : ",set=\"" + label_text(key.substr(slash + 1)) + "\"";
+    text += fmt::format("{}{{{}{}}} {}\n", name, of_run, part, prometheus_number(numbers.last.y));
+  }
+  return text;
+}
+
+std::string local_time() {
+  const std::time_t now = std::time(nullptr);
+  std::tm local;
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", localtime_r(&now, &local));
+  return text;
+}
+
+}  // namespace
+
+ServeAddress parse_serve_address(const std::string& text) {
+  ServeAddress found;
+  const size_t colon = text.rfind(':');
+  const std::string port = colon == std::string::npos ? text : text.substr(colon + 1);
+  if (colon != std::string::npos) found.address = text.substr(0, colon);
+  if (found.address.starts_with('[') && found.address.ends_with(']'))
+    found.address = found.address.substr(1, found.address.size() - 2);
+  const std::optional<int> number = integer<int>(port);
+  unsigned char parsed[sizeof(in6_addr)];
+  const bool is_address = inet_pton(AF_INET, found.address.c_str(), parsed) == 1 ||
+                          inet_pton(AF_INET6, found.address.c_str(), parsed) == 1;
+  if (!number || *number < 0 || *number > 65535 || !is_address)
+    throw ConfigError("--serve: found " + excerpt(text) +
+                      ", expected a port, or an address and a port, such as 8000 or 0.0.0.0:8000");
+  found.port = static_cast<uint16_t>(*number);
+  return found;
+}
+
+class RunServer::Server {
+ public:
+  explicit Server(const ServeAddress& address)
+      : is_local_(is_loopback(address.address)), address_(address.address) {
+    evthread_use_pthreads();  // for what ends the loop
+    base_.reset(event_base_new());
+    http_.reset(evhttp_new(base_.get()));
+    if (!http_) throw Error("--serve: no memory for a server");
+    evhttp_set_allowed_methods(http_.get(), EVHTTP_REQ_GET | EVHTTP_REQ_HEAD);
+    evhttp_set_max_headers_size(http_.get(), kMostHeaders);
+    evhttp_set_max_body_size(http_.get(), kMostBody);
+    evhttp_set_timeout(http_.get(), kMostWaiting);
+    evhttp_set_gencb(
+        http_.get(),
+        [](evhttp_request* request, void* self) { static_cast<Server*>(self)->answer(request); },
+        this);
+    evhttp_bound_socket* const socket =
+        evhttp_bind_socket_with_handle(http_.get(), address.address.c_str(), address.port);
+    if (socket == nullptr)
+      throw ConfigError(fmt::format("--serve: {} port {}: {}; nearest: another port, or 0 for any",
+                                    address.address, address.port, std::strerror(errno)));
+    sockaddr_storage bound{};
+    socklen_t size = sizeof bound;
+    getsockname(evhttp_bound_socket_get_fd(socket), reinterpret_cast<sockaddr*>(&bound), &size);
+    port_ = ntohs(bound.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(bound).sin6_port
+                                              : reinterpret_cast<sockaddr_in&>(bound).sin_port);
+  }
+
+  ~Server() {
+    if (!thread_.joinable()) return;
+    event_base_loopbreak(base_.get());
+    thread_.join();
+  }
+
+  void show(const std::filesystem::path& folder) {
+    folder_ = folder;
+    thread_ = std::thread([this] {
+      setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), 19);  // of this thread
+      event_base_loop(base_.get(), EVLOOP_NO_EXIT_ON_EMPTY);
+    });
+  }
+
+  std::string url() const {
+    const bool is_ipv6 = address_.find(':') != std::string::npos;
+    return fmt::format("http://{}:{}/", is_ipv6 ? "[" + address_ + "]" : address_, port_);
+  }
+
+ private:
+  void answer(evhttp_request* request) {
+    const evhttp_uri* uri = evhttp_request_get_evhttp_uri(request);
+    const char* path = uri == nullptr ? nullptr : evhttp_uri_get_path(uri);
+    const std::string asked = path == nullptr ? "" : path;
+    const char* host = evhttp_find_header(evhttp_request_get_input_headers(request), "Host");
+    if (is_local_ && (host == nullptr || !is_local_name(host)))
+      return send(request, HTTP_BADREQUEST, "Bad Request", "text/plain",
+                  "not the name of this machine\n");
+    try {
+      if (asked == "/" || asked.empty()) return send_page(request);
+      if (asked == "/metrics") {
+        renew();
+        return send(request, HTTP_OK, "OK", "text/plain; version=0.0.4; charset=utf-8",
+                    prometheus_text(*records_));
+      }
+    } catch (const std::exception& error) {
+      return send(request, HTTP_SERVUNAVAIL, "Service Unavailable", "text/plain",
+                  printable(error.what()) + "\n");
+    }
+    send(request, HTTP_NOTFOUND, "Not Found", "text/plain", "there are / and /metrics\n");
+  }
+
+  // Reads what is new, unless that was done just now.
+  void renew() {
+    if (records_ && Clock::now() - renewed_ < kFresh) return;
+    if (records_)
+      records_->update();
+    else
+      records_.emplace(folder_);
+    page_.clear();
+    renewed_ = Clock::now();
+  }
+
+  void send_page(evhttp_request* request) {
+    renew();
+    if (page_.empty())
+      page_ = run_page(*records_, LiveRun{.seconds = seconds_since(begin_), .at = local_time()});
+    const std::string tag = fmt::format("\"{:x}\"", std::hash<std::string>{}(page_));
+    evhttp_add_header(evhttp_request_get_output_headers(request), "ETag", tag.c_str());
+    const char* known =
+        evhttp_find_header(evhttp_request_get_input_headers(request), "If-None-Match");
+    if (known != nullptr && tag == known)
+      return send(request, HTTP_NOTMODIFIED, "Not Modified", "text/html", "");
+    send(request, HTTP_OK, "OK", "text/html; charset=utf-8", page_);
+  }
+
+  static void send(evhttp_request* request, int code, const char* reason, const char* type,
+                   const std::string& text) {
+    evkeyvalq* headers = evhttp_request_get_output_headers(request);
+    evhttp_add_header(headers, "Content-Type", type);
+    evhttp_add_header(headers, "Cache-Control", "no-cache");
+    evhttp_add_header(headers, "X-Content-Type-Options", "nosniff");
+    evhttp_add_header(headers, "Content-Security-Policy",
+                      "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
+                      "img-src data:; connect-src 'self'; frame-ancestors 'none'");
+    const std::unique_ptr<evbuffer, Freed<evbuffer, evbuffer_free>> body(evbuffer_new());
+    evbuffer_add(body.get(), text.data(), text.size());
+    evhttp_send_reply(request, code, reason, body.get());
+  }
+
+  const bool is_local_;
+  const std::string address_;
+  uint16_t port_ = 0;
+  std::unique_ptr<event_base, Freed<event_base, event_base_free>> base_;
+  std::unique_ptr<evhttp, Freed<evhttp, evhttp_free>> http_;
+  std::filesystem::path folder_;
+  const Clock::time_point begin_ = Clock::now();
+  Clock::time_point renewed_;
+  std::optional<RunRecords> records_;
+  std::string page_;  // as it was when they were renewed; "" where nobody has asked since
+  std::thread thread_;
+};
+
+RunServer::RunServer(const ServeAddress& address) : server_(std::make_unique<Server>(address)) {}
+RunServer::~RunServer() = default;
+
+void RunServer::show(const std::filesystem::path& folder) { server_->show(folder); }
+std::string RunServer::url() const { return server_->url(); }
+
+}  // namespace longshore::trainer

@@ -1,0 +1,110 @@
+// RunRecords reads what a run has written into its folder, as far as it has come: its numbers step
+// by step, its config, its plan, its trace, its samples. Files of others are not trusted: what
+// cannot be read is named and left out.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "longshore/base/sample.h"
+#include "longshore/trainer/report/line_chart.h"
+#include "longshore/trainer/report/step_picture.h"
+
+namespace longshore::trainer {
+
+// The numbers of one key of metrics.jsonl, by step. Of many the least and the largest of neighbours
+// are kept.
+struct Numbers {
+  std::vector<Point> points;
+  Point last;
+  int64_t count = 0;
+};
+
+struct ConfigValue {
+  std::string key, value, origin;  // "default", or the file or command line that gave it
+};
+
+struct TextSample {
+  std::string after;  // "after 200 steps"
+  std::string text;
+};
+
+// What a run writes as it begins, with the names of json.
+struct PlanRecord {
+  nlohmann::ordered_json environment, memory;
+  offload::PerMemoryKind<MemoryPicture> curves;
+  std::string curve_axis;                // what the curves are over
+  std::optional<StepPicture> predicted;  // with a profile
+  std::string hardware;                  // that profile
+};
+
+// How long after one step the next began, which no record has: it follows from two.
+inline constexpr const char* kPauseSeconds = "pause_seconds";
+
+class RunRecords {
+ public:
+  // Throws DataError where the folder holds no metrics.jsonl and no config.yml.
+  explicit RunRecords(std::filesystem::path folder);
+
+  // Reads what has come since.
+  void update();
+
+  const std::filesystem::path& folder() const { return folder_; }
+  std::string name() const;
+
+  // Nested keys as "validation_losses/wiki". Null where there is no such key.
+  const Numbers* find(const std::string& key) const;
+  const std::map<std::string, Numbers>& numbers() const { return numbers_; }
+  int64_t steps_done() const { return steps_done_; }
+  double median(const std::string& key) const;  // over all steps but the first; NaN without any
+  // Sets of steps after which something was done beside training.
+  const std::vector<int64_t>& evaluations() const { return evaluations_; }
+
+  const std::vector<ConfigValue>& config() const { return config_; }
+  std::string config_value(const std::string& key) const;  // "" for none
+  const std::optional<PlanRecord>& plan() const { return plan_; }
+  const std::optional<StepPicture>& measured_step() const { return measured_; }
+  const nlohmann::ordered_json& summary() const { return summary_; }  // null before the end
+  const std::string& plan_text() const { return plan_text_; }
+  const std::string& advice() const { return advice_; }
+  const std::vector<TextSample>& samples() const { return samples_; }
+  // A line for each file that could not be read, and why.
+  const std::map<std::string, std::string>& troubles() const { return troubles_; }
+
+ private:
+  // The text of a file that has changed since it was last read; nothing of one that has not, that
+  // is not there, or that is larger.
+  std::optional<std::string> changed(const std::string& file, uint64_t most_mib);
+  void read_metrics();
+  void add_line(const std::string& line);
+  void add_record(const nlohmann::ordered_json& record);
+  void add_pause(const nlohmann::ordered_json& record, int64_t step, bool is_step);
+  void add(const std::string& key, double step, double value);
+  void read_config(const std::string& text);
+  void read_samples();
+
+  std::filesystem::path folder_;
+  std::map<std::string, std::pair<std::filesystem::file_time_type, uint64_t>> seen_;
+  uint64_t metrics_read_ = 0;  // bytes
+  uint64_t metrics_file_ = 0;  // its inode
+  std::map<std::string, Numbers> numbers_;
+  std::map<std::string, Sample<double>> drawn_;
+  int64_t steps_done_ = 0;
+  int64_t last_step_ = 0;
+  double last_time_ = 0;  // of that step; 0 before any
+  std::vector<int64_t> evaluations_;
+  std::vector<ConfigValue> config_;
+  std::optional<PlanRecord> plan_;
+  std::optional<StepPicture> measured_;
+  nlohmann::ordered_json summary_;
+  std::string plan_text_, advice_;
+  std::vector<TextSample> samples_;
+  std::map<std::string, std::string> troubles_;
+};
+
+}  // namespace longshore::trainer

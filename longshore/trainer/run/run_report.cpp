@@ -1,0 +1,108 @@
+#include "longshore/trainer/run/run_report.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <ctime>
+
+#include "longshore/base/atomic_file.h"
+#include "longshore/base/timing.h"
+#include "longshore/trainer/config/run_files.h"
+#include "longshore/trainer/report/run_page.h"
+
+namespace longshore::trainer {
+namespace {
+
+constexpr double kPart = 0.01;  // of the time
+constexpr std::chrono::seconds kLeastPause(2);
+
+double thread_seconds() {
+  timespec time;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+std::string local_time() {
+  const std::time_t now = std::time(nullptr);
+  std::tm local;
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", localtime_r(&now, &local));
+  return text;
+}
+
+}  // namespace
+
+RunReport::RunReport(std::filesystem::path folder, std::optional<CostlyText> advice, Log log)
+    : folder_(std::move(folder)), advice_(std::move(advice)), log_(std::move(log)) {
+  thread_ = std::thread([this] { work(); });
+}
+
+RunReport::~RunReport() {
+  {
+    std::lock_guard lock(mutex_);
+    ends_ = true;
+  }
+  changed_.notify_one();
+  thread_.join();
+}
+
+void RunReport::tell() {
+  {
+    std::lock_guard lock(mutex_);
+    is_new_ = true;
+  }
+  changed_.notify_one();
+}
+
+bool RunReport::has_room_for(double seconds) const {
+  return thread_seconds() + seconds <= kPart * seconds_since(begin_);
+}
+
+void RunReport::work() {
+  setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), 19);  // of this thread
+  std::unique_lock lock(mutex_);
+  while (!ends_) {
+    changed_.wait(lock, [&] { return is_new_ || ends_; });
+    if (ends_) break;
+    const bool writes = has_room_for(page_seconds_);
+    if (writes) is_new_ = false;
+    lock.unlock();
+    if (writes) {
+      write_page();
+      if (advice_ && has_room_for(advice_->seconds)) write_advice();
+    }
+    lock.lock();
+    changed_.wait_for(lock, kLeastPause, [&] { return ends_; });
+  }
+  lock.unlock();
+  write_page();
+}
+
+void RunReport::write_page() {
+  const double begin = thread_seconds();
+  std::string trouble;
+  try {
+    if (records_)
+      records_->update();
+    else
+      records_.emplace(folder_);
+    const LiveRun live{.seconds = seconds_since(begin_), .at = local_time()};
+    write_file(folder_ / kReportFile, run_page(*records_, live), Links::refused);
+  } catch (const std::exception& error) {
+    trouble = error.what();
+  }
+  if (trouble != trouble_ && !trouble.empty()) log_("no report.html: " + trouble);
+  trouble_ = trouble;
+  page_seconds_ = thread_seconds() - begin;
+}
+
+void RunReport::write_advice() {
+  try {
+    write_file(folder_ / kAdviceFile, advice_->make(), Links::refused);
+  } catch (const std::exception& error) {
+    log_(std::string("no advice: ") + error.what());
+  }
+  advice_.reset();
+}
+
+}  // namespace longshore::trainer
