@@ -111,8 +111,9 @@ std::string values_json(const LineChart& chart) {
   }
   std::string text = nlohmann::ordered_json{{"x", chart.x_name}, {"series", series}}.dump(
       -1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
-  // Or the element would end there.
-  for (size_t at = 0; (at = text.find("</", at)) != std::string::npos;) text.replace(at, 2, "<\\/");
+  // Or an end of the element might be in it.
+  for (size_t at = 0; (at = text.find('<', at)) != std::string::npos;)
+    text.replace(at, 1, "\\u003c");
   return text;
 }
 

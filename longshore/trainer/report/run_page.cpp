@@ -24,15 +24,20 @@ struct ChartKeys {
   const Axis* axis = &kNumberAxis;
 };
 
-const std::vector<ChartKeys>& chart_keys() {
-  static const std::vector<ChartKeys> all{
-      {"Loss", {"loss", "validation_loss", "validation_losses/"}},
+// Of one run the losses share a chart; of several they would hide each other.
+std::vector<ChartKeys> chart_keys(bool is_one_run) {
+  std::vector<ChartKeys> all{
       {"Learning rate", {"learning_rate"}},
       {"Gradient norm", {"grad_norm"}},
       {"Tokens a second and device", {"tokens_per_second_per_device"}},
       {"MFU", {"mfu"}, &kPercentAxis},
       {"Busiest expert over the mean", {"expert_load"}},
   };
+  const std::vector<ChartKeys> losses =
+      is_one_run
+          ? std::vector<ChartKeys>{{"Loss", {"loss", "validation_loss", "validation_losses/"}}}
+          : std::vector<ChartKeys>{{"Loss", {"loss"}}, {"Validation loss", {"validation_loss"}}};
+  all.insert(all.begin(), losses.begin(), losses.end());
   return all;
 }
 
@@ -63,30 +68,26 @@ LineChart chart_of(const std::vector<const RunRecords*>& runs, const ChartKeys& 
       if (!is_of(key, keys)) continue;
       const bool is_sparse = key.starts_with("validation") || numbers.count <= 2;
       const int number = static_cast<int>(runs.size() > 1 ? r : chart.series.size());
-      chart.series.push_back(
-          {.name = runs.size() > 1
-                       ? runs[r]->name() + (keys.keys.size() > 1 ? " " + spaced(key) : "")
-                       : spaced(key),
-           .points = numbers.points,
-           .has_dots = is_sparse,
-           .color = number});
+      chart.series.push_back({.name = runs.size() > 1 ? runs[r]->name() : spaced(key),
+                              .points = numbers.points,
+                              .has_dots = is_sparse,
+                              .color = number});
     }
   return chart;
 }
 
 std::string charts_html(const std::vector<const RunRecords*>& runs) {
   std::string html;
-  std::set<std::string> drawn = kNoCharts;
-  for (const ChartKeys& keys : chart_keys()) {
+  const std::vector<ChartKeys> known = chart_keys(runs.size() == 1);
+  for (const ChartKeys& keys : known) {
     html += line_chart(chart_of(runs, keys));
     if (keys.title == std::string("Gradient norm")) html += line_chart(step_times(runs));
   }
   std::set<std::string> others;
   for (const RunRecords* run : runs)
     for (const auto& [key, numbers] : run->numbers())
-      if (!drawn.contains(key) && !key.starts_with("validation_perplexities") &&
-          std::ranges::none_of(chart_keys(),
-                               [&](const ChartKeys& keys) { return is_of(key, keys); }))
+      if (!kNoCharts.contains(key) && !key.starts_with("validation_perplexities") &&
+          std::ranges::none_of(known, [&](const ChartKeys& keys) { return is_of(key, keys); }))
         others.insert(key);
   for (const std::string& key : others) {
     const std::string title = spaced(key);

@@ -1,0 +1,68 @@
+#include "longshore/trainer/report/line_chart.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "longshore/trainer/report/html_page.h"
+
+namespace longshore::trainer {
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+TEST(LineChart, ThinningKeepsEveryExtremeInItsOrder) {
+  std::vector<Point> points;
+  for (int i = 0; i < 100'000; ++i)
+    points.push_back({static_cast<double>(i), std::sin(0.01 * i) + (i == 41'234 ? 50 : 0)});
+  const std::vector<Point> kept = thinned(points, 600);
+  EXPECT_LE(kept.size(), 601u);
+  EXPECT_GT(kept.size(), 500u);
+  EXPECT_TRUE(std::ranges::is_sorted(kept, {}, &Point::x));
+  EXPECT_EQ(std::ranges::max_element(kept, {}, &Point::y)->x, 41'234);
+  EXPECT_EQ(kept.back().x, points.back().x);
+  EXPECT_EQ(thinned(points, points.size()).size(), points.size());
+}
+
+TEST(LineChart, WhatIsNotFiniteIsAGap) {
+  const std::string chart = line_chart(
+      {.title = "a", .x_name = "step", .series = {{"y", {{0, 1}, {1, kNan}, {2, 3}, {3, 4}}}}});
+  const std::string path = chart.substr(chart.find("class=\"line"));
+  const std::string d =
+      path.substr(path.find(" d=\"") + 4, path.find("\"/>") - path.find(" d=\"") - 4);
+  EXPECT_EQ(std::ranges::count(d, 'M'), 2) << d;
+  EXPECT_EQ(std::ranges::count(d, 'L'), 1) << d;
+  EXPECT_EQ(chart.find("nan"), std::string::npos);
+  EXPECT_EQ(line_chart({.title = "a", .x_name = "step", .series = {{"y", {{0, kNan}}}}}), "");
+  EXPECT_EQ(line_chart({.title = "a", .x_name = "step", .series = {}}), "");
+}
+
+// Of all that a chart shows a foreign text may be part, and the values are in a script element.
+TEST(LineChart, TextsOfOthersEndNothing) {
+  const std::string evil = "</script><img src=x onerror=alert(1)>\"'&\x1b[2J";
+  const std::string chart = line_chart({.title = evil,
+                                        .x_name = evil,
+                                        .series = {{evil, {{0, 1}, {1, 2}}}, {"b", {{0, 1}}}},
+                                        .marks = {{{0, 1}, evil}}});
+  EXPECT_EQ(chart.find("<img"), std::string::npos);
+  EXPECT_EQ(chart.find('\x1b'), std::string::npos);
+  const size_t begin = chart.find("<script type=\"application/json\">") + 32;
+  const std::string values = chart.substr(begin, chart.find("</script>", begin) - begin);
+  EXPECT_EQ(nlohmann::json::parse(values).at("series").at(0).at("name"), evil);
+}
+
+TEST(LineChart, TicksAreRoundAndInside) {
+  for (const auto& [low, high] : {std::pair{0.0, 1.0}, {4.31, 8.4}, {1e-7, 3e-7}, {-2.0, 900.0}}) {
+    const std::vector<double> all = ticks(low, high, Axis::Ticks::decimal);
+    ASSERT_GE(all.size(), 2u) << low << " to " << high;
+    EXPECT_LE(all.size(), 6u);
+    EXPECT_GE(all.front(), low - 1e-9);
+    EXPECT_LE(all.back(), high * (1 + 1e-9));
+  }
+}
+
+}  // namespace
+}  // namespace longshore::trainer
