@@ -37,8 +37,6 @@ std::string empty_option(const CLI::App& app, const CLI::Option* may_be_empty) {
   return "";
 }
 
-std::string version_text() { return "longshore " LONGSHORE_VERSION; }
-
 void open_standard_streams() {
   for (int number = 0; number <= STDERR_FILENO; ++number)
     if (fcntl(number, F_GETFD) < 0) open("/dev/null", number == STDIN_FILENO ? O_WRONLY : O_RDONLY);

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "longshore/base/build.h"
 #include "longshore/base/error.h"
 #include "longshore/base/exit_code.h"
 #include "longshore/base/print.h"
@@ -30,9 +31,6 @@ std::string wrong_arguments(const CLI::App& app, const CLI::ParseError& error, c
 // The option that was given an empty value, as by a variable of a shell that is not set, and not
 // `may_be_empty`; "" if there is none. Programs take an empty value for an option not given.
 std::string empty_option(const CLI::App& app, const CLI::Option* may_be_empty);
-
-// "longshore 0.1.0"
-std::string version_text();
 
 // Opens those of the standard streams that are closed, else files would get their numbers, and what
 // is printed would go into them. They stay of no use: reading or writing them fails, as it should.

@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "longshore/base/build.h"
 #include "longshore/base/error.h"
 #include "longshore/base/printable.h"
 #include "longshore/models/families/family.h"
@@ -105,7 +106,7 @@ Manifest describe_run(const Config& config, models::Dtype dtype, std::vector<std
       dtype == models::Dtype::bfloat16 ? ComputeDtype::bfloat16 : ComputeDtype::float32;
   if (!resolved.learning_rate_schedule_steps)
     resolved.learning_rate_schedule_steps = resolved.steps;
-  Manifest manifest{.product_version = LONGSHORE_VERSION,
+  Manifest manifest{.product_version = version_and_commit(),
                     .seed = config.seed,
                     .data = std::move(data),
                     .frozen_weights = std::move(frozen_weights),
