@@ -134,6 +134,7 @@ class WorkingCopy:
             text = text.replace(f"{self.tmp}/", "/tmp/").replace(str(self.root), SHOWN_ROOT)
             # Said only when it takes long; and why it is the processor depends on the build.
             text = re.sub(r"^plan: (working out|trying many plans).*\n", "", text, flags=re.M)
+            text = re.sub(r" +$", "", text, flags=re.M)
             found.append((WHY_CPU.sub(r"\1", text), int((self.tmp / f"{number}.code").read_text())))
         return found
 
