@@ -17,7 +17,10 @@ using offload::MemoryKind;
 
 ordered_json environment(const RunSpec& spec, const TrainingPlans& plans,
                          const std::string& backend, int64_t processes) {
-  ordered_json environment{{"version", version_text()}, {"backend", backend}};
+  std::string version = version_text();  // line by line
+  for (size_t at = 0; (at = version.find('\n', at)) != std::string::npos;)
+    version.replace(at, 1, ", ");
+  ordered_json environment{{"version", version}, {"backend", backend}};
   const std::vector<std::string> kernels = kernel_paths(plans.model, spec.target());
   if (!kernels.empty()) environment["kernels"] = join(kernels);
   environment["processes"] = processes;
