@@ -48,7 +48,7 @@ function readOut(figure) {
 }
 const prepare = () => document.querySelectorAll('.plot').forEach(readOut);
 prepare();
-// A page that a run serves; one that lies in a folder is loaded again by its reader.
+// A page that a run serves; one that lies in a folder is loaded anew by its reader.
 if (location.protocol.startsWith('http') && document.querySelector('[data-live]')) {
   const open = () => [...document.querySelectorAll('details')].map(d => d.open);
   let tag = null;

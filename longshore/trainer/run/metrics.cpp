@@ -65,8 +65,7 @@ ordered_json record(const StepMetrics& m) {
     record["policy_clip_fraction"] = m.policy->clip_fraction();
     record["policy_kl"] = m.policy->kl();
   }
-  // Only steps that waited for longer than a look at the clock takes have this key.
-  if (m.data_wait_seconds > 1e-4) record["data_wait_seconds"] = m.data_wait_seconds;
+  record["data_wait_seconds"] = m.data_wait_seconds;
   // Only steps that a save held up have this key.
   if (m.checkpoint_stall_seconds > 0)
     record["checkpoint_stall_seconds"] = m.checkpoint_stall_seconds;
