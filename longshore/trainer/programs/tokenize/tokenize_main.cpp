@@ -63,7 +63,7 @@ constexpr const char* kDescription =
   tokenize --teacher DIR --top-k 64 --out TAUGHT.tokens F.tokens [KEY=VALUE ...]
       Writes a token file once more, with what a teacher, the model of a Hugging Face folder, finds
       most likely at each token, for objective: distill. Keys say where its weights live:
-      tokenize --teacher --help lists them.
+      tokenize --teacher DIR --help lists them.
   tokenize --tokenizer PATH --stdin-json
       For each line in, a JSON string, writes {"ids": [...], "decoded": "..."}.
   tokenize --train --vocab-size N --out tokenizer.json A.txt B.jsonl

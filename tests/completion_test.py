@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+"""Completes command lines in bash, by what `completions` and `man` have made.
+
+Usage: completion_test.py PROGRAMS_FOLDER SHARE_FOLDER
+"""
+
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PROGRAMS, SHARE = (pathlib.Path(argument).resolve() for argument in (sys.argv.pop(1), sys.argv.pop(1)))
+NAMES = ["train", "plan", "compare", "probe", "convert", "generate", "tokenize"]
+# Outside a completion, compopt fails.
+START = "compopt() { options+=\" $*\"; }\n"
+
+
+def completed(lines, program=None, folder=ROOT):
+    """What bash offers at the end of each line, of which the program is the first word, here PROGRAM's path."""
+    script = [START]
+    for line in lines:
+        name, _, rest = line.partition(" ")
+        command = f"{program or PROGRAMS / name} {rest}"
+        script += [f"source {SHARE}/bash-completion/completions/{name}", "options=",
+                   f"COMP_LINE={shlex.quote(command)} COMP_POINT=${{#COMP_LINE}} COMP_WORDS=({shlex.quote(command.split(' ')[0])})",
+                   f"_longshore_{name}", "printf '%s\\n' \"${COMPREPLY[@]}\" \"options:$options\""]
+    done = subprocess.run(["bash", "-c", "\n".join(script)], capture_output=True, text=True, cwd=folder, check=True)
+    assert not done.stderr, done.stderr
+    replies = re.split(r"^options:.*\n", done.stdout, flags=re.M)[:-1]
+    return [[word for word in reply.split("\n") if word] for reply in replies]
+
+
+def help_of(name):
+    return subprocess.run([PROGRAMS / name, "--help"], capture_output=True, text=True, check=True).stdout
+
+
+class Completion(unittest.TestCase):
+    def test_offers_every_option_and_every_key(self):
+        for name in NAMES:
+            text = help_of(name)
+            options, keys = completed([f"{name} -", f"{name} "])
+            with self.subTest(program=name):
+                named = set(re.findall(r"^ +(?:-h,)?(--[\w-]+)", text, re.M))
+                self.assertGreaterEqual(len(named), 3)
+                self.assertLessEqual(named, set(options))
+                self.assertLessEqual({key + "=" for key in re.findall(r"^  (\w+) = ", text, re.M)}, set(keys))
+        self.assertGreater(len(completed(["train "])[0]), 200)
+        self.assertEqual(set(completed(["convert use_", "convert allow_"])[0]), {"use_multimodal="})
+
+    def test_offers_the_values_of_enumerations(self):
+        words = re.findall(r"^  (\w+) = .*\[((?:[a-z]\w*, )*[a-z]\w* or [a-z]\w*)\]$", help_of("train"), re.M)
+        self.assertGreater(len(words), 40)
+        offered = completed([f"train {key}=" for key, _ in words])
+        for (key, values), found in zip(words, offered):
+            self.assertEqual(found, re.split(r", | or ", values), key)
+
+    def test_offers_names_of_files_and_tables(self):
+        recipes = sorted(path.name for path in ROOT.glob("configs/*.yml"))
+        models = sorted(path.stem for path in ROOT.glob("configs/models/*.yml"))
+        profiles = sorted(path.stem for path in ROOT.glob("configs/hardware/*.yml"))
+        cases = {
+            "train --config ": recipes, "train --config llama3_8b_": [name for name in recipes if name.startswith("llama3_8b_")],
+            "train --config=quick": ["quickstart.yml"], "train --config quickstart.yml model_name=": models,
+            "plan --hardware ": [*profiles, "all"], "plan hardware=h100": ["h100", "h100_a3"],
+            "train remat_policy=qkv": ["qkv_proj_offloaded"], "train remat_policy=al": [], "train remat_policy=au": ["auto"],
+            "compare --policies full,min": ["full,minimal", "full,minimal_with_context", "full,minimal_offloaded"],
+            "compare --policies full,al": ["full,all"], "compare --sweep per_device": ["per_device_batch_size="],
+            "train context=": ["remat", "device", "offload"], "train steps=": [], "train no_such_key=": [],
+            "train lora_targets=q_proj,v": ["q_proj,v_proj"], "train opt_type=l": ["lion"],
+            "convert --dtype b": ["bfloat16"], "tokenize --teach": ["--teacher"], "train --con": ["--config"],
+        }
+        with tempfile.TemporaryDirectory(prefix="longshore-") as empty:
+            for (line, expected), found in zip(cases.items(), completed(cases, folder=empty)):
+                with self.subTest(line=line):
+                    self.assertEqual(found, expected)
+
+    def test_offers_files_and_folders(self):
+        self.assertEqual(completed(["train load_parameters_path=config", "probe --model tests/gold", "train --config READ"]),
+                         [["configs"], ["tests/goldens"], ["README.md"]])
+
+    def test_leaves_other_programs_of_these_names_alone(self):
+        with tempfile.TemporaryDirectory(prefix="longshore-") as folder:
+            other = pathlib.Path(folder) / "convert"
+            other.write_text("#!/bin/sh\n")
+            other.chmod(0o755)
+            self.assertEqual(completed(["convert --d", "convert use"], program=other), [[], []])
+
+    def test_finds_configs_where_they_are_installed(self):
+        with tempfile.TemporaryDirectory(prefix="longshore-") as folder:
+            prefix = pathlib.Path(folder)
+            (prefix / "bin").mkdir()
+            (prefix / "share/longshore").mkdir(parents=True)
+            (prefix / "share/longshore/configs").symlink_to(ROOT / "configs")
+            (prefix / "bin/train").write_text("")
+            self.assertEqual(completed(["train --config quick"], program=prefix / "bin/train", folder=prefix), [["quickstart.yml"]])
+
+    def test_zsh_reads_its_files(self):
+        if not shutil.which("zsh"):
+            self.skipTest("no zsh")
+        for name in NAMES:
+            subprocess.run(["zsh", "-n", SHARE / f"zsh/site-functions/_{name}"], check=True)
+
+
+class ManPages(unittest.TestCase):
+    def test_have_every_option_and_key(self):
+        for name in NAMES:
+            page = (SHARE / f"man/man1/{name}.1").read_text().replace("\\-", "-").replace("\\&", "")
+            self.assertTrue(page.startswith(f".TH {name.upper()} 1 "))
+            for part in ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXIT STATUS"]:
+                self.assertIn(f"\n.SH {part}\n", page)
+            text = help_of(name)
+            for option in re.findall(r"^ +(?:-h,)?(--[\w-]+)", text, re.M):
+                self.assertIn(f"\\fB{option}\\fR", page)
+            for key in re.findall(r"^  (\w+) = ", text, re.M):
+                self.assertIn(f"\\fB{key}\\fR = ", page)
+
+
+if __name__ == "__main__":
+    unittest.main()
