@@ -11,6 +11,7 @@
 #include "longshore/base/error.h"
 #include "longshore/base/utf8.h"
 #include "longshore/data/images/base64.h"
+#include "longshore/data/tokenizers/known_splits.h"
 #include "longshore/data/tokenizers/unicode_sets.h"
 #include "longshore/data/tokenizers/white_space.h"
 
@@ -71,7 +72,7 @@ std::optional<UnicodeForm> form_named(const std::string& name) {
 // GPT-2's pattern, which a ByteLevel step applies when use_regex says so.
 Split byte_level_split() {
   Split split;
-  split.pattern = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+  split.pattern = kGpt2Split;
   return split;
 }
 

@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <map>
 #include <optional>
 #include <set>
 #include <vector>
@@ -15,16 +13,12 @@
 #include "longshore/base/stop_signal.h"
 #include "longshore/base/text.h"
 #include "longshore/data/safetensors/safetensors_float.h"
-#include "longshore/data/tokenizers/tokenizer.h"
 #include "longshore/models/hf/config.h"
-#include "longshore/trainer/weights/adapter.h"
-#include "longshore/trainer/weights/chat_template.h"
+#include "longshore/trainer/weights/merged_weights.h"
 #include "longshore/trainer/weights/read_floats.h"
-#include "longshore/trainer/weights/run_weights.h"
 #include "longshore/trainer/weights/saved_tensors.h"
-#include "longshore/trainer/weights/stored_numbers.h"
+#include "longshore/trainer/weights/source_model.h"
 #include "longshore/trainer/weights/stored_weights.h"
-#include "longshore/trainer/weights/text_files.h"
 
 namespace longshore::trainer {
 namespace {
@@ -58,18 +52,6 @@ std::vector<std::string> in_order(const offload::ParameterLayout& layout,
   return names;
 }
 
-// Throws a DataError where a weight is finite and its sum with the adapter is not: the adapter is
-// too large for float32.
-void require_finite_sums(const std::string& weight, std::span<const float> before,
-                         std::span<const float> after) {
-  for (size_t i = 0; i < before.size(); ++i)
-    if (std::isfinite(before[i]) && !std::isfinite(after[i]))
-      throw DataError(
-          fmt::format("tensor {}: found {} where {} was and the adapter is added, expected finite "
-                      "values: it is beyond what float32 can hold",
-                      in_quotes(weight), after[i], before[i]));
-}
-
 // A piece of a tensor, as the dtype that is wanted.
 void append_floats(const data::SafetensorsInfo& info, std::span<const float> values,
                    data::SafetensorsWriter& writer) {
@@ -87,146 +69,16 @@ void append_dequantized(const StoredWeights& weights, const data::SafetensorsInf
   });
 }
 
-// An adapter on its way into the weights it belongs to.
-class Merge {
- public:
-  // All outlive it.
-  Merge(const fs::path& folder, const models::DecoderConfig& model,
-        const offload::ParameterLayout& layout, const StoredWeights& weights)
-      : embedding_(decoder_prefix(model) + "model.embed_tokens.weight"),
-        tokens_(model.lora.trained_tokens),
-        layout_(layout),
-        saved_(layout, SavedIn::model),
-        numbers_(weights, saved_),
-        adapter_(folder, layout) {}
-
-  // A module's bias stays as it is.
-  bool changes(const std::string& name) const {
-    return has_any(name,
-                   [](const models::Weight& weight) {
-                     return weight.adapter.has_value() || weight.of_adapter;
-                   }) ||
-           (name == embedding_ && !tokens_.empty());
-  }
-
-  // Whether training had it in fewer bits.
-  bool dequantizes(const std::string& name) const {
-    return has_any(name, [](const models::Weight& weight) { return weight.quantized.has_value(); });
-  }
-
-  void append(const data::SafetensorsInfo& weight, data::SafetensorsWriter& writer) {
-    std::map<std::string, Factors> read;  // of the tensor's parameters
-    saved_.find(weight.name)
-        ->for_each_piece(
-            kWeightPieceElements,
-            [&](const Parameter& parameter, int64_t first, int64_t count) {
-              std::vector<float> values(static_cast<size_t>(count));
-              if (parameter.weight.of_adapter) {
-                adapter_.read(parameter, first, values);
-                return values;
-              }
-              read_base(parameter, first, values);
-              if (parameter.name == embedding_) put_token_rows(first, values);
-              if (!parameter.weight.adapter) return values;
-              auto factors = read.find(parameter.name);
-              if (factors == read.end())
-                factors = read.emplace(parameter.name, factors_of(parameter)).first;
-              const std::vector<float> sums = merged(values, factors->second.pair(), first);
-              require_finite_sums(weight.name, values, sums);
-              return sums;
-            },
-            [&](std::span<const float> values) { append_floats(weight, values, writer); });
-  }
-
- private:
-  template <class Is>
-  bool has_any(const std::string& name, Is is) const {
-    const SavedTensor* tensor = saved_.find(name);
-    return tensor && std::ranges::any_of(tensor->parts, [&](const SavedPart& part) {
-             return is(part.parameter->weight);
-           });
-  }
-
-  // A and B, which are narrow, of all of a parameter's matrices.
-  struct Factors {
-    std::vector<float> a, b;
-    LoraPair sizes;
-
-    LoraPair pair() const {
-      LoraPair pair = sizes;
-      pair.a = a;
-      pair.b = b;
-      return pair;
-    }
-  };
-
-  void read_base(const Parameter& parameter, int64_t first, std::span<float> values) {
-    numbers_.read(layout_.bucket(layout_.by_name.at(parameter.name)), parameter, first, values);
-  }
-
-  // Of elements of the embedding from `first` on, those of tokens that have rows of their own.
-  void put_token_rows(int64_t first, std::span<float> values) const {
-    if (tokens_.empty()) return;
-    const Parameter& rows = layout_.parameter(layout_.by_name.at(
-        models::trained_tokens_name(embedding_.substr(0, embedding_.rfind(".weight")))));
-    const int64_t width = rows.type.shape.back();
-    for (size_t i = 0; i < tokens_.size(); ++i) {
-      const int64_t begin = tokens_[i] * width - first;
-      const auto [from, count] = offload::common({0, std::ssize(values)}, {begin, width});
-      if (count > 0)
-        adapter_.read(rows, static_cast<int64_t>(i) * width + from - begin,
-                      values.subspan(static_cast<size_t>(from), static_cast<size_t>(count)));
-    }
-  }
-
-  // Each row's magnitude by the length of the row's sum.
-  std::vector<float> row_factors(const Parameter& parameter, const Factors& factors) {
-    const std::string& name = parameter.weight.adapter->magnitudes;
-    const Parameter& magnitudes = layout_.parameter(layout_.by_name.at(name));
-    std::vector<float> result(static_cast<size_t>(magnitudes.type.shape.count()));
-    adapter_.read(magnitudes, 0, result);
-    const int64_t columns = parameter.numbers().shape.back();
-    std::vector<float> row(static_cast<size_t>(columns));
-    for (int64_t first = 0; float& factor : result) {
-      read_base(parameter, first, row);
-      double squares = 0;
-      for (const float value : merged(row, factors.pair(), first)) squares += double{value} * value;
-      factor = static_cast<float>(factor / std::sqrt(squares));
-      first += columns;
-    }
-    return result;
-  }
-
-  Factors factors_of(const Parameter& parameter) {
-    const models::WeightAdapter& names = parameter.weight.adapter.value();
-    auto read = [&](const Parameter& factor) {
-      std::vector<float> values(static_cast<size_t>(factor.type.shape.count()));
-      adapter_.read(factor, 0, values);
-      return values;
-    };
-    auto named = [&](const std::string& name) -> const Parameter& {
-      return layout_.parameter(layout_.by_name.at(name));
-    };
-    const models::Shape& shape = named(names.b).type.shape;  // [p,rank], [E,p,rank]
-    Factors factors{.a = read(named(names.a)),
-                    .b = read(named(names.b)),
-                    .sizes = {.a = {},
-                              .b = {},
-                              .rank = shape.back(),
-                              .scale = names.scale,
-                              .matrices = parameter.numbers().shape.rank() == 3 ? shape[0] : 1,
-                              .transposed = names.transposed}};
-    if (!names.magnitudes.empty()) factors.sizes.row_factors = row_factors(parameter, factors);
-    return factors;
-  }
-
-  std::string embedding_;
-  std::vector<int64_t> tokens_;
-  const offload::ParameterLayout& layout_;
-  SavedTensors saved_;
-  StoredNumbers numbers_;
-  Adapter adapter_;
-};
+void append_merged(MergedWeights& merged, const data::SafetensorsInfo& info,
+                   data::SafetensorsWriter& writer) {
+  MergedWeights::Reader reader(merged);
+  merged.saved().find(info.name)->for_each_piece(
+      kWeightPieceElements,
+      [&](const Parameter& parameter, int64_t first, int64_t count) {
+        return reader.read(parameter, first, count);
+      },
+      [&](std::span<const float> values) { append_floats(info, values, writer); });
+}
 
 // What is written of each tensor.
 std::vector<data::SafetensorsInfo> converted_infos(const std::vector<std::string>& names,
@@ -241,7 +93,7 @@ std::vector<data::SafetensorsInfo> converted_infos(const std::vector<std::string
 }
 
 // A sum is float32, which F64 would only seem to be more precise than.
-void check_merged_dtypes(const fs::path& folder, const Merge& merge,
+void check_merged_dtypes(const fs::path& folder, const MergedWeights& merge,
                          std::span<const data::SafetensorsInfo> tensors) {
   for (const data::SafetensorsInfo& info : tensors)
     if (merge.changes(info.name) && info.dtype == SafetensorsDtype::float64)
@@ -249,20 +101,6 @@ void check_merged_dtypes(const fs::path& folder, const Merge& merge,
           fmt::format("{}: {} is F64, which an adapter is not merged into; expected "
                       "--dtype float32, bfloat16 or float16",
                       path_text(folder), info.name));
-}
-
-// The folder that a run's adapter is for knows nothing of the run.
-ModelFiles files_of_run(const RunWeights& trained) {
-  ModelFiles files = read_model_files(trained.model, trained.tokenizer, trained.images);
-  if (trained.turned_as) files.config = models::with_hf_rope(files.config, *trained.turned_as);
-  const bool has_tokenizer =
-      !fs::is_directory(trained.tokenizer) || data::tokenizer_file(trained.tokenizer);
-  if (has_tokenizer) {
-    const data::Tokenizer tokenizer(trained.tokenizer, trained.add_tokens);
-    const auto chat_template = find_chat_template(trained, trained.chat_template, tokenizer);
-    add_text_files(tokenizer, chat_template, TextEnds::of_model, files);
-  }
-  return files;
 }
 
 std::string summary(const fs::path& to, std::span<const data::SafetensorsInfo> tensors) {
@@ -279,45 +117,23 @@ std::string summary(const fs::path& to, std::span<const data::SafetensorsInfo> t
 
 }  // namespace
 
-std::string convert(const Conversion& asked) {
-  Conversion conversion = asked;
-  ModelFiles files;
-  std::optional<models::Quantization> frozen;
-  AddedRows added_rows;
-  if (conversion.run.empty()) {
-    files = read_model_files(conversion.from, conversion.from, conversion.images);
-  } else {
-    const RunWeights trained = weights_of_run(conversion.run);
-    files = files_of_run(trained);
-    conversion.from = trained.model;
-    conversion.adapter = trained.adapter;
-    conversion.images = trained.images;
-    frozen = trained.frozen;
-    added_rows = trained.added_rows;
-  }
-  HfConfig config = read_hf_config(conversion.from, conversion.unknown_keys, conversion.images);
-  if (added_rows.end() > config.decoder.vocabulary) {
-    config.decoder.vocabulary = added_rows.end();
-    files.config = models::with_hf_vocabulary(files.config, added_rows.end());
-  }
+std::string convert(const Conversion& conversion) {
+  const SourceModel source({.from = conversion.from,
+                            .run = conversion.run,
+                            .adapter = conversion.adapter,
+                            .unknown_keys = conversion.unknown_keys,
+                            .images = conversion.images});
+  const StoredWeights weights = source.weights();
+  ModelFiles files = source.files();
   if (conversion.dtype)
     files.config = models::with_hf_dtype(files.config, hf_name(*conversion.dtype));
-  const bool has_adapter = !conversion.adapter.empty();
-  if (has_adapter)
-    config.decoder.lora = read_adapter_config(conversion.adapter, adapter_base(config.decoder));
-  config.decoder.lora.dropout = 0;  // of training alone
-  models::Model model = models::decoder(config.decoder);
-  if (frozen && has_adapter) quantize_weights(model, [&](const std::string&) { return frozen; });
-  const offload::ParameterLayout layout = offload::lay_out(model);
-  const StoredWeights weights(conversion.from, config.decoder, added_rows);
-  check_tensors(conversion.from, layout, weights, config.decoder);
   if (weights.has_quantized()) files.config = models::without_hf_quantization(files.config);
   const std::vector<data::SafetensorsInfo> tensors =
-      converted_infos(in_order(layout, weights), weights, conversion.dtype);
-  std::optional<Merge> merge;
-  if (has_adapter) {
-    merge.emplace(conversion.adapter, config.decoder, layout, weights);
-    check_merged_dtypes(conversion.from, *merge, tensors);
+      converted_infos(in_order(source.layout(), weights), weights, conversion.dtype);
+  std::optional<MergedWeights> merge;
+  if (!source.adapter().empty()) {
+    merge.emplace(source.adapter(), source.config().decoder, source.layout(), weights);
+    check_merged_dtypes(source.folder(), *merge, tensors);
   }
 
   const StopSignal listening;
@@ -327,7 +143,7 @@ std::string convert(const Conversion& asked) {
                   " ended the conversion; nothing is left of it");
     const data::SafetensorsTensor* tensor = weights.find_plain(info.name);
     if (merge && (merge->changes(info.name) || merge->dequantizes(info.name)))
-      merge->append(info, writer);
+      append_merged(*merge, info, writer);
     else if (tensor)
       append_converted(*tensor, info.dtype, writer);
     else
@@ -342,10 +158,10 @@ std::string convert(const Conversion& asked) {
     said += fmt::format(
         "; {} of them merged with {}",
         std::ranges::count_if(tensors, [&](const auto& info) { return merge->changes(info.name); }),
-        path_text(conversion.adapter));
-  if (merge && frozen)
-    said += fmt::format("; frozen weights are what {} made of them", name(frozen->format));
-  if (const std::string ignored = unknown_keys_text(config); !ignored.empty())
+        path_text(source.adapter()));
+  if (merge && source.frozen())
+    said += fmt::format("; frozen weights are what {} made of them", name(source.frozen()->format));
+  if (const std::string ignored = unknown_keys_text(source.config()); !ignored.empty())
     said += "; " + ignored;
   if (const std::string left_out = weights.left_out_text(); !left_out.empty())
     said += "; " + left_out;

@@ -177,6 +177,19 @@ void add_text_files(const data::Tokenizer& tokenizer,
   if (chat_template) add_chat_template(*chat_template, files);
 }
 
+TextEndIds text_end_ids(const ModelFiles& files) {
+  TextEndIds ids;
+  auto add = [&](const std::string& name, const std::string& text) {
+    const json object = parsed(name, text);
+    add_ids(ids_under(object, kBos, name), ids.bos);
+    add_ids(ids_under(object, kEos, name), ids.eos);
+  };
+  if (const std::string* generation = files.find(kGenerationConfig))
+    add(kGenerationConfig, *generation);
+  add(kHfConfigFile, files.config);
+  return ids;
+}
+
 Ids eos_ids(const fs::path& folder) {
   Ids ids;
   for (const char* name : {kGenerationConfig, kHfConfigFile}) {

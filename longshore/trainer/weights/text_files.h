@@ -36,6 +36,14 @@ void add_text_files(const data::Tokenizer& tokenizer,
                     const std::optional<data::ChatTemplate>& chat_template, TextEnds ends,
                     ModelFiles& files);
 
+// The ids of tokens that begin and end texts, by generation_config.json and then config.json.
+struct TextEndIds {
+  std::vector<int32_t> bos, eos;
+};
+
+// Throws a DataError, which names the file, where one is no JSON object or an id is no integer.
+TextEndIds text_end_ids(const ModelFiles& files);
+
 // All eos_token_id of generation_config.json and config.json in `folder`. Throws a DataError, which
 // names the file, where one is no JSON object or an id is no integer.
 std::vector<int32_t> eos_ids(const std::filesystem::path& folder);

@@ -583,7 +583,10 @@ TEST(ConvertProgram, ExitCodesTellDoneFailureAndWrongUsageApart) {
   for (const std::string& wrong :
        {from, from + to("a"), program + " --from nothing" + to("c"),
         from + to("c") + " --adapter nothing", from + to("c") + " --dtype int8",
-        from + to("c") + " --max-shard-size 0"}) {
+        from + to("c") + " --max-shard-size 0", from + to("c") + " --dtype q8_0",
+        from + to("c") + " --to-gguf " + (temporary / "d").string(),
+        from + " --to-gguf " + (temporary / "d").string() + " --max-shard-size 1MB",
+        from + to("c") + " --adapter-only"}) {
     const ProgramResult result = run_program(wrong);
     EXPECT_EQ(result.exit_code, 2) << wrong << "\n" << result.output;
     EXPECT_NE(result.output, "");
@@ -593,6 +596,10 @@ TEST(ConvertProgram, ExitCodesTellDoneFailureAndWrongUsageApart) {
                 .exit_code,
             2);
   EXPECT_FALSE(fs::exists(temporary / "c"));
+  EXPECT_FALSE(fs::exists(temporary / "d"));
+  EXPECT_EQ(
+      run_program(from + " --to-gguf " + (temporary / "d").string() + " --dtype float16").output,
+      (temporary / "d").string() + ": 35 tensors, 0.1 MB of F16, F32\n");
 }
 
 }  // namespace

@@ -1,0 +1,176 @@
+#include "longshore/trainer/weights/convert_gguf.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <vector>
+
+#include "longshore/base/error.h"
+#include "longshore/models/families/decoder.h"
+#include "longshore/trainer/weights/gguf_metadata.h"
+#include "longshore/trainer/weights/gguf_tensors.h"
+#include "tests/data/temporary_folder.h"
+#include "tests/message_of.h"
+#include "tests/trainer/golden.h"
+#include "tests/trainer/run_program.h"
+
+namespace longshore::trainer {
+namespace {
+
+using data::GgufType;
+using data::read_file;
+using data::TemporaryFolder;
+using nlohmann::json;
+using testing::HasSubstr;
+
+namespace fs = std::filesystem;
+
+// A golden case's config, with changes, and weights.
+fs::path source(const TemporaryFolder& temporary, const std::string& name,
+                const json& changes = json::object()) {
+  const fs::path folder = temporary / name;
+  fs::create_directories(folder);
+  for (const fs::directory_entry& entry : fs::directory_iterator(golden_folder(name)))
+    if (entry.path().filename().string().starts_with("model"))
+      fs::copy_file(entry.path(), folder / entry.path().filename(),
+                    fs::copy_options::overwrite_existing);
+  json config = json::parse(read_file(golden_folder(name) / "config.json"));
+  config.update(changes);
+  temporary.write(name + "/config.json", config.dump());
+  return folder;
+}
+
+std::string refusal(const TemporaryFolder& temporary, const std::string& name,
+                    const json& changes) {
+  const fs::path from = source(temporary, name, changes), to = temporary / "a.gguf";
+  std::string message =
+      message_of<DataError>([&] { convert_to_gguf({.source = {.from = from}, .to = to}); });
+  EXPECT_FALSE(fs::exists(to));
+  EXPECT_EQ(std::distance(fs::directory_iterator(from.parent_path()), {}), 1);
+  fs::remove_all(from);
+  return message;
+}
+
+std::vector<float> counted(int64_t count) {
+  std::vector<float> values(static_cast<size_t>(count));
+  std::iota(values.begin(), values.end(), 0.F);
+  return values;
+}
+
+TEST(ConvertGguf, HalvesOfHeadsBecomeNeighbours) {
+  // Two heads of four rows of two.
+  EXPECT_EQ(turned(counted(16), 4, 2),
+            (std::vector<float>{0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15}));
+  EXPECT_EQ(transposed(counted(12), 2, 3),
+            (std::vector<float>{0, 3, 1, 4, 2, 5, 6, 9, 7, 10, 8, 11}));
+}
+
+TEST(ConvertGguf, TheSameModelGivesTheSameBytes) {
+  TemporaryFolder temporary;
+  const fs::path from = source(temporary, "llama32_tied");
+  for (const auto type : {GgufType::float32, GgufType::q8_0}) {
+    convert_to_gguf({.source = {.from = from}, .to = temporary / "a.gguf", .type = type});
+    const std::string first = read_file(temporary / "a.gguf");
+    convert_to_gguf({.source = {.from = from}, .to = temporary / "a.gguf", .type = type});
+    EXPECT_TRUE(first == read_file(temporary / "a.gguf"));
+  }
+}
+
+TEST(ConvertGguf, RefusesModelsThatLlamaCppWouldRunOtherwise) {
+  TemporaryFolder temporary;
+  const std::vector<std::tuple<const char*, json, const char*>> cases = {
+      {"gemma2", {{"final_logit_softcapping", nullptr}}, "final_logit_softcapping: found none"},
+      {"gemma2", {{"sliding_window", nullptr}}, "sliding_window: found none"},
+      {"smollm3", {}, "layer 2: found no RoPE, expected it in all but each 4th"},
+      {"llama4_text", {}, "attention_chunk_size: found 8, expected 8192"},
+      {"qwen3_moe", {}, "mlp_only_layers: found layers without experts"},
+      {"qwen3_moe", {{"norm_topk_prob", false}}, "norm_topk_prob: found false"},
+      {"gpt_oss", {{"swiglu_limit", 6.0}}, "swiglu_limit 6"},
+      {"llama31_gqa",
+       {{"max_position_embeddings", nullptr}},
+       "max_position_embeddings: found none"},
+  };
+  for (const auto& [name, changes, expected] : cases)
+    EXPECT_THAT(refusal(temporary, name, changes),
+                testing::AllOf(HasSubstr("is no model that llama.cpp's"), HasSubstr(expected)));
+}
+
+TEST(ConvertGguf, WindowsThatLlamaCppDoesNotKnowBoundTheContext) {
+  models::DecoderConfig model{.family = &models::kMistral};
+  model.max_position_embeddings = 64;
+  model.window = 5;
+  EXPECT_EQ(gguf_context_length(model), 5);
+  model.window = 0;
+  EXPECT_EQ(gguf_context_length(model), 64);
+  model.family = &models::kGemma3Text;
+  model.window = 5;
+  EXPECT_EQ(gguf_context_length(model), 64);
+}
+
+TEST(ConvertGguf, QueriesMakeUpForAScaleOfScoresThatHasNoKey) {
+  models::DecoderConfig model{.family = &models::kGemma2};
+  model.head_dim = 128;
+  model.query_pre_attn_scalar = 128;
+  EXPECT_EQ(gguf_query_factor(model), 1);
+  model.query_pre_attn_scalar = 32;
+  EXPECT_EQ(gguf_query_factor(model), 2);
+  // Gemma 2's largest.
+  model.layers = 46;
+  model.width = 4608;
+  model.query_heads = 32;
+  model.query_pre_attn_scalar = 144;
+  EXPECT_EQ(gguf_query_factor(model), 1);
+  model.family = &models::kGranite;
+  EXPECT_EQ(gguf_query_factor(model), 1);
+}
+
+TEST(ConvertGguf, RefusesWhatAnAdapterFileCannotHold) {
+  TemporaryFolder temporary;
+  const fs::path from = source(temporary, "lora_llama");
+  const fs::path adapter = golden_folder("lora_llama") / "adapter";
+  const fs::path to = temporary / "a.gguf";
+  EXPECT_THAT(message_of<DataError>([&] {
+                convert_to_gguf({.source = {.from = from}, .to = to, .adapter_only = true});
+              }),
+              HasSubstr("has no adapter to be written alone"));
+  for (const char* name : {"dora", "modules_to_save"})
+    EXPECT_THAT(
+        message_of<DataError>([&] {
+          convert_to_gguf({.source = {.from = golden_folder("lora_variants") / "base",
+                                      .adapter = golden_folder("lora_variants") / name / "adapter"},
+                           .to = to,
+                           .adapter_only = true});
+        }),
+        HasSubstr("has what no adapter file of llama.cpp can hold"));
+  EXPECT_FALSE(fs::exists(to));
+  // Of the base only config.json is read.
+  for (const fs::directory_entry& entry : fs::directory_iterator(from))
+    if (entry.path().filename() != "config.json") fs::remove(entry.path());
+  EXPECT_THAT(convert_to_gguf(
+                  {.source = {.from = from, .adapter = adapter}, .to = to, .adapter_only = true}),
+              HasSubstr("F32; the adapter of"));
+}
+
+TEST(ConvertGguf, DoesNotWriteOverTheModel) {
+  TemporaryFolder temporary;
+  const fs::path from = source(temporary, "llama32_tied");
+  const std::string before = read_file(from / "model.safetensors");
+  EXPECT_THROW(convert_to_gguf({.source = {.from = from}, .to = from / "model.safetensors"}),
+               ConfigError);
+  EXPECT_TRUE(before == read_file(from / "model.safetensors"));
+}
+
+TEST(ConvertGguf, WhatIsBeyondATypeLeavesNothing) {
+  TemporaryFolder temporary;
+  const fs::path from = source(temporary, "llama32_tied");
+  temporary.write("llama32_tied/tokenizer.json", "{\"any\": \"bytes\xff\"}");
+  const fs::path to = temporary / "a.gguf";
+  EXPECT_THAT(message_of<DataError>([&] { convert_to_gguf({.source = {.from = from}, .to = to}); }),
+              HasSubstr("tokenizer.json"));
+  EXPECT_EQ(temporary.file_count(), 1u);
+}
+
+}  // namespace
+}  // namespace longshore::trainer
