@@ -201,13 +201,14 @@ const Numbers* RunRecords::find(const std::string& key) const {
   return found == numbers_.end() ? nullptr : &found->second;
 }
 
-double RunRecords::median(const std::string& key) const {
+double RunRecords::quantile(const std::string& key, double part) const {
   const auto found = drawn_.find(key);
   if (found == drawn_.end()) return std::numeric_limits<double>::quiet_NaN();
   std::vector<double> values(found->second.values().begin(), found->second.values().end());
-  const auto middle = values.begin() + std::ssize(values) / 2;
-  std::ranges::nth_element(values, middle);
-  return *middle;
+  const auto place =
+      values.begin() + static_cast<int64_t>(part * static_cast<double>(values.size() - 1) + 0.5);
+  std::ranges::nth_element(values, place);
+  return *place;
 }
 
 void RunRecords::read_config(const std::string& text) {

@@ -61,7 +61,9 @@ class RunRecords {
   const Numbers* find(const std::string& key) const;
   const std::map<std::string, Numbers>& numbers() const { return numbers_; }
   int64_t steps_done() const { return steps_done_; }
-  double median(const std::string& key) const;  // over all steps but the first; NaN without any
+  // Over all steps but the first, of many over some that are drawn; NaN without any.
+  double quantile(const std::string& key, double part) const;
+  double median(const std::string& key) const { return quantile(key, 0.5); }
   // Sets of steps after which something was done beside training.
   const std::vector<int64_t>& evaluations() const { return evaluations_; }
 

@@ -13,7 +13,8 @@ namespace longshore::trainer {
 namespace {
 
 constexpr size_t kMostMarks = 8;
-constexpr double kSlow = 1.5;       // times the median
+constexpr double kSlow = 0.5;       // of the median beyond it
+constexpr double kFarOut = 3;       // times as far as the quartiles are from each other
 constexpr double kLongPause = 0.1;  // of the median step
 
 // The value of a step; 0 where there is none.
@@ -47,9 +48,11 @@ std::vector<Mark> marks(const RunRecords& run) {
   const double median = run.median("seconds");
   const Numbers *seconds = run.find("seconds"), *pauses = run.find(kPauseSeconds);
   if (seconds == nullptr || !std::isfinite(median)) return {};
+  const double spread = run.quantile("seconds", 0.75) - run.quantile("seconds", 0.25);
+  const double slow = median + std::max(kSlow * median, kFarOut * spread);
   std::vector<Mark> all;
   for (const Point& step : seconds->points)
-    if (step.y > kSlow * median)
+    if (step.y > slow)
       all.push_back({step, fmt::format("step {:.0f}: {:.3g} s, {:.1f} times the median; {}", step.x,
                                        step.y, step.y / median, cause_of_slow(run, step, median))});
   if (pauses != nullptr)
