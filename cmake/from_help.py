@@ -214,7 +214,8 @@ def man(found):
             elif line:
                 default = f" = {escaped(line.default)}" if line.default else ""
                 page += [".TP", f"\\fB{escaped(line.name)}\\fR{default}", escaped(line.doc)]
-    page += [".SH EXIT STATUS", "0 on success, 2 if the config or the command line has to change, 1 for everything else.",
+    page += [".SH EXIT STATUS",
+             "0 on success, 2 if the config or the command line has to change, 1 for everything else.",
              ".SH SEE ALSO", ", ".join(f"\\fB{other}\\fR(1)" for other in NAMES if other != found.program)]
     return "\n".join(page) + "\n"
 
@@ -341,7 +342,8 @@ def bash(found):
         if kind:
             chosen = f" choices=({quoted(choices)})" if kind == "choices" else ""
             cases.append(f"    {' | '.join(names)}) kind={kind}{chosen} ;;")
-    positionals = ([KEYS.format(program=found.program)] if found.keys() else []) + ([FILES] if found.takes_files() else [])
+    positionals = [KEYS.format(program=found.program)] if found.keys() else []
+    positionals += [FILES] if found.takes_files() else []
     return BASH.format(program=found.program, configs=CONFIGS.format(name=""), cases="\n".join(cases),
                        policies=quoted(found.policies), keys=quoted(key.name for key in found.keys()),
                        options=quoted(name for option in found.options for name in option.names),

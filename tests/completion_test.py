@@ -27,7 +27,8 @@ def completed(lines, program=None, folder=ROOT):
         name, _, rest = line.partition(" ")
         command = f"{program or PROGRAMS / name} {rest}"
         script += [f"source {SHARE}/bash-completion/completions/{name}", "options=",
-                   f"COMP_LINE={shlex.quote(command)} COMP_POINT=${{#COMP_LINE}} COMP_WORDS=({shlex.quote(command.split(' ')[0])})",
+                   f"COMP_LINE={shlex.quote(command)} COMP_POINT=${{#COMP_LINE}}",
+                   f"COMP_WORDS=({shlex.quote(command.split(' ')[0])})",
                    f"_longshore_{name}", "printf '%s\\n' \"${COMPREPLY[@]}\" \"options:$options\""]
     done = subprocess.run(["bash", "-c", "\n".join(script)], capture_output=True, text=True, cwd=folder, check=True)
     assert not done.stderr, done.stderr
@@ -64,10 +65,12 @@ class Completion(unittest.TestCase):
         models = sorted(path.stem for path in ROOT.glob("configs/models/*.yml"))
         profiles = sorted(path.stem for path in ROOT.glob("configs/hardware/*.yml"))
         cases = {
-            "train --config ": recipes, "train --config llama3_8b_": [name for name in recipes if name.startswith("llama3_8b_")],
+            "train --config ": recipes,
+            "train --config llama3_8b_": [name for name in recipes if name.startswith("llama3_8b_")],
             "train --config=quick": ["quickstart.yml"], "train --config quickstart.yml model_name=": models,
             "plan --hardware ": [*profiles, "all"], "plan hardware=h100": ["h100", "h100_a3"],
-            "train remat_policy=qkv": ["qkv_proj_offloaded"], "train remat_policy=al": [], "train remat_policy=au": ["auto"],
+            "train remat_policy=qkv": ["qkv_proj_offloaded"], "train remat_policy=al": [],
+            "train remat_policy=au": ["auto"],
             "compare --policies full,min": ["full,minimal", "full,minimal_with_context", "full,minimal_offloaded"],
             "compare --policies full,al": ["full,all"], "compare --sweep per_device": ["per_device_batch_size="],
             "train context=": ["remat", "device", "offload"], "train steps=": [], "train no_such_key=": [],
@@ -80,8 +83,8 @@ class Completion(unittest.TestCase):
                     self.assertEqual(found, expected)
 
     def test_offers_files_and_folders(self):
-        self.assertEqual(completed(["train load_parameters_path=config", "probe --model tests/gold", "train --config READ"]),
-                         [["configs"], ["tests/goldens"], ["README.md"]])
+        lines = ["train load_parameters_path=config", "probe --model tests/gold", "train --config READ"]
+        self.assertEqual(completed(lines), [["configs"], ["tests/goldens"], ["README.md"]])
 
     def test_leaves_other_programs_of_these_names_alone(self):
         with tempfile.TemporaryDirectory(prefix="longshore-") as folder:
@@ -97,7 +100,8 @@ class Completion(unittest.TestCase):
             (prefix / "share/longshore").mkdir(parents=True)
             (prefix / "share/longshore/configs").symlink_to(ROOT / "configs")
             (prefix / "bin/train").write_text("")
-            self.assertEqual(completed(["train --config quick"], program=prefix / "bin/train", folder=prefix), [["quickstart.yml"]])
+            offered = completed(["train --config quick"], program=prefix / "bin/train", folder=prefix)
+            self.assertEqual(offered, [["quickstart.yml"]])
 
     def test_zsh_reads_its_files(self):
         if not shutil.which("zsh"):

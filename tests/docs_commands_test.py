@@ -21,8 +21,8 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MARK = re.compile(r"<!-- (run|needs)(?:: (.+))? -->$")
 RUN_WORDS, NEEDED = {"long", "numbers vary"}, {"gpu", "download", "time", "yours"}
-COMMAND = re.compile(r"(\$ |([A-Z_]+=\S+ +)*((build|build-cuda|scripts|tests|\.deps|\.ci|\.)/\S+|python3|pip|cmake|ctest|"
-                     r"mpirun|srun|torchrun|hf|apt-get|git|cat|head|time|curl|source|export)( |$))")
+COMMAND = re.compile(r"(\$ |([A-Z_]+=\S+ +)*((build|build-cuda|scripts|tests|\.deps|\.ci|\.)/\S+|python3|pip|cmake|"
+                     r"ctest|mpirun|srun|torchrun|hf|apt-get|git|cat|head|time|curl|source|export)( |$))")
 WHY_CPU = re.compile(r"(backend:? cpu \(\d+ threads?\)), since [^\n]*")
 SHOWN_ROOT = "/home/me/longshore"
 LIMIT = 900  # seconds that a block may take
@@ -124,7 +124,8 @@ class WorkingCopy:
         commands = block.commands()
         for number, (command, _) in enumerate(commands):
             command = command.replace("/tmp/", f"{self.tmp}/")
-            script.append(f"{{ {command}\n}} >{self.tmp}/{number}.out 2>&1 </dev/null; echo $? >{self.tmp}/{number}.code")
+            script.append(f"{{ {command}\n}} >{self.tmp}/{number}.out 2>&1 </dev/null")
+            script.append(f"echo $? >{self.tmp}/{number}.code")
         # The pages' numbers are those of two threads of a processor.
         environment = {**os.environ, "OMP_NUM_THREADS": "2", "CUDA_VISIBLE_DEVICES": ""}
         subprocess.run(["bash", "-c", "\n".join(script)], timeout=LIMIT, env=environment)
