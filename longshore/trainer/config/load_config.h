@@ -10,7 +10,10 @@
 
 namespace longshore::trainer {
 
-// configs/ of the source tree that the running program was built in (build*/bin/program).
+// configs/ as installed with the running program (PREFIX/bin/program,
+// PREFIX/share/longshore/configs), else that of the source tree that it was built in
+// (build*/bin/program). With the former, relative paths in configs begin at the current folder,
+// with others at the folder that holds configs/.
 std::filesystem::path default_configs_directory();
 
 // Reads `file_or_name` (a path, else a file of `configs_directory`) and applies `overrides`, each

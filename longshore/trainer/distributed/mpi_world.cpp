@@ -10,6 +10,7 @@
 
 #include "longshore/base/error.h"
 #include "longshore/base/printable.h"
+#include "longshore/base/program_folder.h"
 #include "longshore/offload/mpi/mpi_functions.h"
 
 namespace longshore::trainer {
@@ -23,11 +24,8 @@ void check(const char* error, const char* doing) {
   if (error) throw Error(std::string("MPI, ") + doing + ": " + library_message(error));
 }
 
-// It is next to the programs.
 const LongshoreMpi& load_mpi(const Launch& launch) {
-  const fs::path folder = fs::read_symlink("/proc/self/exe").parent_path();
-  fs::path library = folder / "liblongshore_mpi.so";
-  if (!fs::exists(library)) library = folder.parent_path() / "bin" / library.filename();
+  const fs::path library = library_path("liblongshore_mpi.so");
   void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_GLOBAL);
   void* entry = handle ? dlsym(handle, "longshore_mpi") : nullptr;
   if (!entry)

@@ -56,7 +56,7 @@ struct Request {
   std::string measure_to;  // a file; "" for the one that --hardware this_machine reads
 };
 
-void measure(std::filesystem::path file) {
+void measure(const std::filesystem::path& file) {
   Config config;
   ChosenBackend chosen = choose_backend(config);
   print(stdout, "backend: " + chosen.description + "\n");
@@ -66,7 +66,6 @@ void measure(std::filesystem::path file) {
         print(stdout, "measuring " + what + "\n");
         flush_output();
       });
-  if (file.empty()) file = default_configs_directory() / "hardware/this_machine.yml";
   std::string said = text(hardware);
   write_file(file, "# Measured here by plan --measure.\n" + said);
   print(stdout, said + path_text(file) + "\n");
@@ -136,6 +135,8 @@ void plan_on_all_hardware(const Request& request, const ResultOutput& results) {
 
 // Before what takes long. Reads the prices.
 void check(Request& request) {
+  if (request.measure && request.measure_to.empty())
+    request.measure_to = default_configs_directory() / "hardware/this_machine.yml";
   require_places_for({{"--measure-to", request.measure_to},
                       {"--json", request.json},
                       {"--trace", request.trace},

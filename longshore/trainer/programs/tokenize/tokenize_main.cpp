@@ -19,6 +19,7 @@
 #include "longshore/base/print.h"
 #include "longshore/base/printable.h"
 #include "longshore/base/program.h"
+#include "longshore/base/program_folder.h"
 #include "longshore/base/standard_output.h"
 #include "longshore/base/stop_signal.h"
 #include "longshore/base/text.h"
@@ -275,10 +276,8 @@ bool asks_teacher(int argc, char** argv) {
 
 // Goes on as that program, which lies beside this one.
 int become_teacher(char** argv) {
-  std::error_code error;
-  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
-  const std::filesystem::path program = self.parent_path() / "teach";
-  if (!error) execv(program.c_str(), argv);
+  const std::filesystem::path program = longshore::program_folder() / "teach";
+  execv(program.c_str(), argv);
   longshore::print(stderr, "tokenize: " + longshore::path_text(program) +
                                ": cannot be started: " + std::strerror(errno) +
                                "; nearest: build it, as scripts/train does\n");

@@ -1,0 +1,28 @@
+# What cpack makes of an installation: a .deb for Debian 12 and what has its C and C++ runtimes or newer
+# ones, and the same tree as a .tar.gz. See scripts/package.
+
+set(CPACK_PACKAGE_VENDOR Longshore)
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "LLM trainer in C++20 on LibTorch, for models that barely fit")
+set(CPACK_RESOURCE_FILE_LICENSE "${PROJECT_SOURCE_DIR}/LICENSE")
+set(CPACK_PACKAGE_FILE_NAME "longshore-${PROJECT_VERSION}-x86_64")
+set(CPACK_GENERATOR DEB TGZ)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_MONOLITHIC_INSTALL ON)
+set(CPACK_THREADS 0)
+set(CPACK_DEBIAN_COMPRESSION_TYPE zstd)
+
+# Its programs have names of others' in /usr/bin: there, one leads to them all.
+set(CPACK_DEBIAN_PACKAGE_MAINTAINER "The Longshore authors <longshore@localhost>")
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION science)
+execute_process(COMMAND getconf GNU_LIBC_VERSION OUTPUT_VARIABLE glibc OUTPUT_STRIP_TRAILING_WHITESPACE)
+string(REGEX MATCH "[0-9.]+$" glibc "${glibc}")
+string(REGEX MATCH "^[0-9]+" gcc "${CMAKE_CXX_COMPILER_VERSION}")
+set(CPACK_DEBIAN_PACKAGE_DEPENDS
+    "libc6 (>= ${glibc}), libstdc++6 (>= ${gcc}), libgcc-s1 (>= ${gcc})")
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS python3)
+set(CPACK_DEBIAN_PACKAGE_SUGGESTS "dict-gcide, openmpi-bin")
+set(CPACK_PROJECT_CONFIG_FILE "${PROJECT_SOURCE_DIR}/cmake/package_kinds.cmake")
+set(CPACK_PRE_BUILD_SCRIPTS "${PROJECT_SOURCE_DIR}/cmake/package_link.cmake")
+
+include(CPack)

@@ -1,0 +1,1 @@
+"""Longshore's programs: python -m longshore PROGRAM [ARGUMENT...]."""

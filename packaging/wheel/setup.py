@@ -1,0 +1,57 @@
+"""Packs what `cmake --install` gives of build/, without LibTorch, which is the torch wheel's."""
+
+import os
+import pathlib
+import platform
+import re
+import subprocess
+
+from setuptools import setup
+from setuptools.command.build_py import build_py
+
+try:
+    from setuptools.command.bdist_wheel import bdist_wheel
+except ImportError:  # before setuptools 70
+    from wheel.bdist_wheel import bdist_wheel
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+BUILD = ROOT / "build"
+
+
+def found_in(path, pattern):
+    match = re.search(pattern, (ROOT / path).read_text())
+    if not match:
+        raise SystemExit(f"{path}: found no {pattern}")
+    return match.group(1)
+
+
+class InstallPrograms(build_py):
+    def run(self):
+        super().run()
+        subprocess.run(["cmake", "--install", BUILD, "--component", "longshore", "--strip", "--prefix",
+                        pathlib.Path(self.build_lib).resolve() / "longshore"], check=True, stdout=subprocess.DEVNULL)
+
+
+class ForThisSystem(bdist_wheel):
+    """Any Python 3, and the C runtime that it was built on or a newer one."""
+
+    def finalize_options(self):
+        super().finalize_options()
+        self.root_is_pure = False
+
+    def get_tag(self):
+        glibc = os.confstr("CS_GNU_LIBC_VERSION").split()[1].replace(".", "_")
+        return "py3", "none", f"manylinux_{glibc}_{platform.machine()}"
+
+
+setup(
+    name="longshore",
+    version=found_in("CMakeLists.txt", r"project\(longshore VERSION ([0-9.]+)"),
+    description="LLM trainer in C++20 on LibTorch, for models that barely fit",
+    license="Apache-2.0",
+    python_requires=">=3.10",
+    install_requires=["torch==" + found_in("scripts/wheels.py", r'TORCH = \("torch", "([0-9.]+)"')],
+    packages=["longshore"],
+    entry_points={"console_scripts": ["longshore = longshore.__main__:main"]},
+    cmdclass={"build_py": InstallPrograms, "bdist_wheel": ForThisSystem},
+)
