@@ -15,7 +15,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PROGRAMS, SHARE = (pathlib.Path(argument).resolve() for argument in (sys.argv.pop(1), sys.argv.pop(1)))
-NAMES = ["train", "plan", "compare", "probe", "convert", "generate", "tokenize"]
+NAMES = ["train", "plan", "compare", "report", "probe", "convert", "generate", "tokenize"]
 # Outside a completion, compopt fails.
 START = "compopt() { options+=\" $*\"; }\n"
 

@@ -16,7 +16,7 @@ import unittest
 sys.dont_write_bytecode = True
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
-PROGRAMS = ["train", "plan", "compare", "probe", "convert", "generate", "tokenize", "teach"]
+PROGRAMS = ["train", "plan", "compare", "report", "probe", "convert", "generate", "tokenize", "teach"]
 
 
 def run(*command, **options):
