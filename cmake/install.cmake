@@ -21,6 +21,7 @@ set_target_properties(${loaded_libraries} PROPERTIES INSTALL_RPATH "$ORIGIN")
 
 install(DIRECTORY configs DESTINATION share/longshore COMPONENT longshore
   FILES_MATCHING PATTERN "*.yml" PATTERN "this_machine.yml" EXCLUDE)
+install(PROGRAMS scripts/quickstart_data
   DESTINATION share/longshore/scripts COMPONENT longshore)
 install(FILES README.md LICENSE THIRD_PARTY.md
   DESTINATION share/doc/longshore COMPONENT longshore)
