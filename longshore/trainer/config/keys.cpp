@@ -540,6 +540,10 @@ std::vector<Key> make_config_keys() {
       {"peak_tflops_per_device", report,
        NumberKey{{&Config::peak_tflops_per_device, 0}, 1e-6, End::included, 1e9, End::included, 0},
        "what MFU is measured against; 0: measured at start"},
+      {"tensorboard_dir", report, PathKey{&Config::tensorboard_dir},
+       "where TensorBoard looks for runs: the numbers of metrics.jsonl and texts go to event files "
+       "in "
+       "a folder there, of the run's name; empty: none"},
       {"profiler_steps", report, IntegerKey{&Config::profiler_steps, 0, kMaxSteps},
        "steps whose lanes are recorded in trace.json; 0: none"},
       {"skip_first_n_steps_for_profiler", report,

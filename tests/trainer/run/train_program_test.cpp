@@ -710,17 +710,23 @@ TracedLanes expected_lanes(const Config& config) {
   return lanes;
 }
 
+// As Perfetto reads them, which drops what reaches into the next event of its row.
+int64_t whole_nanoseconds(const json& microseconds) {
+  return static_cast<int64_t>(microseconds.get<double>() * 1000.0);
+}
+
 // By step; times are checked on the way.
 std::map<int, TracedLanes> traced_lanes(const json& trace) {
   std::map<int, TracedLanes> steps;
-  std::map<int, double> lane_ends;
+  std::map<int, int64_t> lane_ends;
   for (const json& event : trace) {
     if (event["ph"] != "X") continue;
     int lane = event["tid"];
-    double begin = event["ts"], duration = event["dur"];
+    const int64_t begin = whole_nanoseconds(event["ts"]),
+                  duration = whole_nanoseconds(event["dur"]);
     EXPECT_GE(begin, lane_ends[lane]) << event;
     EXPECT_GE(duration, 0) << event;
-    lane_ends[lane] = begin + duration - 2e-3;  // microseconds, both rounded
+    lane_ends[lane] = begin + duration;
     json what = event["args"];
     int step = what["step"];
     what.erase("step");
