@@ -271,6 +271,7 @@ struct Config {
   // report
   std::optional<double> peak_tflops_per_device;
   bool write_report = true;
+  std::filesystem::path tensorboard_dir;
   int64_t profiler_steps = 0;
   int64_t skip_first_n_steps_for_profiler = 1;
   std::string sample_prompt;

@@ -542,6 +542,10 @@ std::vector<Key> make_config_keys() {
        "what MFU is measured against; 0: measured at start"},
       {"write_report", report, FlagKey{&Config::write_report},
        "report.html in the run's folder, a page that is renewed while the run goes on"},
+      {"tensorboard_dir", report, PathKey{&Config::tensorboard_dir},
+       "where TensorBoard looks for runs: the numbers of metrics.jsonl and texts go to event files "
+       "in "
+       "a folder there, of the run's name; empty: none"},
       {"profiler_steps", report, IntegerKey{&Config::profiler_steps, 0, kMaxSteps},
        "steps whose lanes are recorded in trace.json; 0: none"},
       {"skip_first_n_steps_for_profiler", report,

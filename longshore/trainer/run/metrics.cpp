@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -31,14 +30,18 @@ using nlohmann::ordered_json;
 
 constexpr int64_t kMostBytesRead = int64_t{64} << 20;  // some 200,000 steps
 
+constexpr const char* kTime = "time";
+
 struct Field {
   const char* key;
   std::variant<double StepMetrics::*, int64_t StepMetrics::*> member;
+  bool is_always_there = true;
 };
 
 // The keys of a step's record, in their order.
 constexpr Field kFields[] = {
     {"step", &StepMetrics::step},
+    {kTime, &StepMetrics::time, false},  // not in files of before it came
     {"seconds", &StepMetrics::seconds},
     {"loss", &StepMetrics::loss},
     {"grad_norm", &StepMetrics::gradient_norm},
@@ -49,28 +52,8 @@ constexpr Field kFields[] = {
     {"mfu", &StepMetrics::mfu},
     {"device_peak_bytes", &StepMetrics::device_peak_bytes},
     {"pinned_host_peak_bytes", &StepMetrics::pinned_host_peak_bytes},
+    {"data_wait_seconds", &StepMetrics::data_wait_seconds, false},
 };
-
-ordered_json record(const StepMetrics& m) {
-  ordered_json record;
-  for (const Field& field : kFields)
-    std::visit([&](auto member) { record[field.key] = m.*member; }, field.member);
-  // Only models that have them have these keys.
-  if (m.auxiliary_loss != 0) record["auxiliary_loss"] = m.auxiliary_loss;
-  if (m.expert_load != 0) record["expert_load"] = m.expert_load;
-  if (m.sft_loss != 0) record["sft_loss"] = m.sft_loss;
-  if (m.rewards) add_to(record, *m.rewards);
-  if (m.policy) {
-    record["policy_ratio"] = m.policy->ratio();
-    record["policy_clip_fraction"] = m.policy->clip_fraction();
-    record["policy_kl"] = m.policy->kl();
-  }
-  record["data_wait_seconds"] = m.data_wait_seconds;
-  // Only steps that a save held up have this key.
-  if (m.checkpoint_stall_seconds > 0)
-    record["checkpoint_stall_seconds"] = m.checkpoint_stall_seconds;
-  return record;
-}
 
 // JSON has no word for a number that is not finite: such a number is written as null.
 void read(const ordered_json& value, double& number) {
@@ -83,7 +66,8 @@ std::optional<StepMetrics> parse_record(const std::string& line) {
     const ordered_json record = ordered_json::parse(line);
     StepMetrics m;
     for (const Field& field : kFields)
-      std::visit([&](auto member) { read(record.at(field.key), m.*member); }, field.member);
+      if (field.is_always_there || record.contains(field.key))
+        std::visit([&](auto member) { read(record.at(field.key), m.*member); }, field.member);
     if (record.contains("auxiliary_loss")) read(record["auxiliary_loss"], m.auxiliary_loss);
     if (record.contains("expert_load")) read(record["expert_load"], m.expert_load);
     return m;
@@ -92,9 +76,9 @@ std::optional<StepMetrics> parse_record(const std::string& line) {
   }
 }
 
-std::string validation_record(int64_t step, const Validation& validation) {
-  ordered_json record{{"step", step}};
-  add_to(record, validation);
+// A validation's record but for its time.
+std::string without_time(ordered_json record) {
+  record.erase(kTime);
   return record.dump();
 }
 
@@ -157,6 +141,32 @@ double gib(int64_t bytes) { return static_cast<double>(bytes) / (int64_t{1} << 3
 
 }  // namespace
 
+ordered_json record(const StepMetrics& m) {
+  ordered_json record;
+  for (const Field& field : kFields)
+    std::visit([&](auto member) { record[field.key] = m.*member; }, field.member);
+  // Only models that have them have these keys.
+  if (m.auxiliary_loss != 0) record["auxiliary_loss"] = m.auxiliary_loss;
+  if (m.expert_load != 0) record["expert_load"] = m.expert_load;
+  if (m.sft_loss != 0) record["sft_loss"] = m.sft_loss;
+  if (m.rewards) add_to(record, *m.rewards);
+  if (m.policy) {
+    record["policy_ratio"] = m.policy->ratio();
+    record["policy_clip_fraction"] = m.policy->clip_fraction();
+    record["policy_kl"] = m.policy->kl();
+  }
+  // Only steps that a save held up have this key.
+  if (m.checkpoint_stall_seconds > 0)
+    record["checkpoint_stall_seconds"] = m.checkpoint_stall_seconds;
+  return record;
+}
+
+ordered_json record(int64_t step, double time, const Validation& validation) {
+  ordered_json record{{"step", step}, {kTime, time}};
+  add_to(record, validation);
+  return record;
+}
+
 std::string text(const StepMetrics& m) {
   std::string of_answers, of_routers;
   if (m.sft_loss != 0)
@@ -181,19 +191,20 @@ std::string text(const StepMetrics& m) {
 }
 
 MetricsFile::MetricsFile(const std::filesystem::path& path, int64_t first_step,
-                         const std::function<void(const StepMetrics&)>& keep, Log log)
-    : path_(path), log_(std::move(log)) {
-  file_ = open_inside(path.parent_path(), path.filename(), O_RDWR | O_CREAT);
-  const int64_t end = file_.is_open() ? end_of_records(first_step, keep) : -1;
-  if (end < 0 || ftruncate(file_.number(), end) != 0 ||
-      fcntl(file_.number(), F_SETFL, O_APPEND) != 0)
+                         const std::function<void(const StepMetrics&)>& keep, Log log) {
+  FileDescriptor file = open_inside(path.parent_path(), path.filename(), O_RDWR | O_CREAT);
+  const int64_t end = file.is_open() ? end_of_records(path, file, first_step, keep, log) : -1;
+  if (end < 0 || ftruncate(file.number(), end) != 0 || fcntl(file.number(), F_SETFL, O_APPEND) != 0)
     throw FileError(path_text(path) + ": cannot be read and written: " + std::strerror(errno));
+  file_.emplace(path, std::move(file), "", std::move(log));
 }
 
-int64_t MetricsFile::end_of_records(int64_t first_step,
-                                    const std::function<void(const StepMetrics&)>& keep) {
+int64_t MetricsFile::end_of_records(const std::filesystem::path& path, const FileDescriptor& file,
+                                    int64_t first_step,
+                                    const std::function<void(const StepMetrics&)>& keep,
+                                    const Log& log) {
   if (first_step == 0) return 0;
-  Lines lines(file_, kMostBytesRead);
+  Lines lines(file, kMostBytesRead);
   const int64_t begin = lines.position();
   int64_t end = begin;
   for (std::string line; lines.next(line);) {
@@ -209,7 +220,7 @@ int64_t MetricsFile::end_of_records(int64_t first_step,
     const auto bytes = std::ssize(line);
     // It follows a line that does not stay, or was cut off before its break.
     if (end + bytes != lines.position() &&
-        pwrite(file_.number(), line.data(), line.size(), end) != bytes)
+        pwrite(file.number(), line.data(), line.size(), end) != bytes)
       return -1;
     end += bytes;
   }
@@ -220,65 +231,28 @@ int64_t MetricsFile::end_of_records(int64_t first_step,
         fmt::format("{}: found {} bytes, of which the last {} hold no record of a step "
                     "before {}, expected one; nearest: move the file away, and the run "
                     "begins another",
-                    path_text(path_), lines.size(), lines.size() - begin, first_step));
-  log_(
+                    path_text(path), lines.size(), lines.size() - begin, first_step));
+  log(
       fmt::format("{} has {} bytes, of which the last {} were read; those before stay as they are, "
                   "and {} knows nothing of them",
-                  path_text(path_), lines.size(), lines.size() - begin, kSummaryFile));
+                  path_text(path), lines.size(), lines.size() - begin, kSummaryFile));
   return end;
 }
 
-void MetricsFile::write(const StepMetrics& m) { append(record(m).dump()); }
+void MetricsFile::write(const StepMetrics& m) { file_->append(record(m).dump() + "\n"); }
 
-void MetricsFile::write_validation(int64_t step, const Validation& validation) {
-  const std::string record = validation_record(step, validation);
-  if (record != last_validation_) append(record);
+bool MetricsFile::write_validation(int64_t step, double time, const Validation& validation) {
+  const ordered_json written = record(step, time, validation);
+  if (!last_validation_.empty() &&
+      without_time(ordered_json::parse(last_validation_)) == without_time(written))
+    return false;
+  file_->append(written.dump() + "\n");
+  return true;
 }
 
 std::optional<double> MetricsFile::last_validation(const std::string& key) const {
   if (last_validation_.empty()) return std::nullopt;
   return number(ordered_json::parse(last_validation_), key);
-}
-
-void MetricsFile::sync() {
-  write_waiting();
-  fdatasync(file_.number());
-}
-
-void MetricsFile::require_written() const {
-  if (!trouble_.empty()) throw FileError(trouble_);
-}
-
-void MetricsFile::append(const std::string& line) {
-  waiting_ += line + "\n";
-  write_waiting();
-}
-
-void MetricsFile::open_anew_if_removed() {
-  struct stat here, there;
-  const bool is_there = lstat(path_.c_str(), &there) == 0;
-  if (fstat(file_.number(), &here) != 0) return;
-  if (is_there ? here.st_dev == there.st_dev && here.st_ino == there.st_ino : errno != ENOENT)
-    return;
-  FileDescriptor file =
-      open_inside(path_.parent_path(), path_.filename(), O_WRONLY | O_APPEND | O_CREAT);
-  if (!file.is_open()) return;
-  file_ = std::move(file);
-  log_(path_text(path_) + ": was removed; records go on in a new file");
-}
-
-void MetricsFile::write_waiting() {
-  open_anew_if_removed();
-  std::string trouble;
-  while (trouble.empty() && !waiting_.empty()) {
-    const ssize_t count = ::write(file_.number(), waiting_.data(), waiting_.size());
-    if (count > 0)
-      waiting_.erase(0, static_cast<size_t>(count));
-    else if (count == 0 || errno != EINTR)
-      trouble = path_text(path_) + ": cannot be written: " + std::strerror(errno);
-  }
-  if (!trouble.empty() && trouble != trouble_) log_(trouble);
-  trouble_ = trouble;
 }
 
 }  // namespace longshore::trainer

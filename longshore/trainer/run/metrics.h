@@ -5,11 +5,13 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 
 #include "longshore/base/file_descriptor.h"
 #include "longshore/base/log.h"
+#include "longshore/trainer/run/record_file.h"
 #include "longshore/trainer/run/validation.h"
 #include "longshore/trainer/step/answers.h"
 #include "longshore/trainer/step/policy_figures.h"
@@ -18,6 +20,7 @@ namespace longshore::trainer {
 
 struct StepMetrics {
   int64_t step = 0;    // from 0
+  double time = 0;     // at its end, seconds since the epoch; 0 in records that lack it
   double seconds = 0;  // from the request for the batch to the results, after synchronization
   double loss = 0, gradient_norm = 0, learning_rate = 0;
   double auxiliary_loss = 0;  // beside the loss; 0 where the model has none
@@ -39,51 +42,44 @@ struct StepMetrics {
 // "completed step: 12, seconds: 0.412, ..."
 std::string text(const StepMetrics& metrics);
 
-// Appends records. The system has a record when write() returns; where it takes none, as with a
-// full disk, the record waits in memory: that ends no run. Where somebody removes the file, records
-// go on in a new one.
+// What the file has of a step, and of a validation after it that ended at `time`.
+nlohmann::ordered_json record(const StepMetrics& metrics);
+nlohmann::ordered_json record(int64_t step, double time, const Validation& validation);
+
+// Appends records, as RecordFile does.
 class MetricsFile {
  public:
   // Records of steps before `first_step` stay in an existing file. The others are removed, since a
   // run that resumes writes them again, and so are lines that are no records, as a line that was
   // cut off. `keep` gets the records of steps that stay, one after the other; nothing here grows
   // with their number. Of a file of more than 64 MiB only the end is read, and `log` says so. It
-  // also gets a line where records begin to wait, or wait for another reason. Throws FileError
+  // also gets RecordFile's lines. Throws FileError
   // where the file cannot be read or written, DataError where the name is that of something else
   // than a regular file, or of one with other names (hard links), or where the end that is read has
   // no record that stays.
   MetricsFile(const std::filesystem::path& path, int64_t first_step,
               const std::function<void(const StepMetrics&)>& keep, Log log);
 
-  // Appends a step's record, after those that wait.
   void write(const StepMetrics& metrics);
-  // Appends the record of a validation after that step, unless it is of the step before
-  // `first_step` and the file had it already.
-  void write_validation(int64_t step, const Validation& validation);
+  // Appends the record of a validation, unless it is of the step before `first_step` and the file
+  // had one of the same numbers already. Gives whether it did.
+  bool write_validation(int64_t step, double time, const Validation& validation);
   // A number of a validation after the step before `first_step`, by its key, where the file had
   // both.
   std::optional<double> last_validation(const std::string& key) const;
   // Whether it had a validation there.
   bool ends_with_validation() const { return !last_validation_.empty(); }
-  // Records are on the disk, those that waited too, as far as the system takes them and the disk
-  // can.
-  void sync();
-  // Throws FileError where records still wait.
-  void require_written() const;
+  void sync() { file_->sync(); }
+  void require_written() const { file_->require_written(); }
 
  private:
   // Brings the records that stay together; gives the end of the last, or -1, with errno.
-  int64_t end_of_records(int64_t first_step, const std::function<void(const StepMetrics&)>& keep);
-  void append(const std::string& line);
-  void open_anew_if_removed();
-  void write_waiting();
+  int64_t end_of_records(const std::filesystem::path& path, const FileDescriptor& file,
+                         int64_t first_step, const std::function<void(const StepMetrics&)>& keep,
+                         const Log& log);
 
-  std::filesystem::path path_;
-  Log log_;
-  std::string last_validation_;  // the record that the file had after its last step
-  std::string waiting_;          // the text of records that wait
-  std::string trouble_;          // why they wait; "" where none does
-  FileDescriptor file_;
+  std::string last_validation_;     // the record that the file had after its last step
+  std::optional<RecordFile> file_;  // always there
 };
 
 }  // namespace longshore::trainer

@@ -19,12 +19,14 @@
 #include "longshore/base/refusals.h"
 #include "longshore/base/stop_signal.h"
 #include "longshore/base/text.h"
+#include "longshore/base/wall_clock.h"
 #include "longshore/data/rows/token_file_check.h"
 #include "longshore/models/hf/config.h"
 #include "longshore/trainer/calibration/peak.h"
 #include "longshore/trainer/checkpoint/frozen_weights.h"
 #include "longshore/trainer/checkpoint/load_state.h"
 #include "longshore/trainer/checkpoint/same_run.h"
+#include "longshore/trainer/config/config_text.h"
 #include "longshore/trainer/config/model_config.h"
 #include "longshore/trainer/config/run_files.h"
 #include "longshore/trainer/distributed/launch.h"
@@ -32,6 +34,7 @@
 #include "longshore/trainer/planner/advice/plan_report.h"
 #include "longshore/trainer/run/agreed_stop.h"
 #include "longshore/trainer/run/compare_ranks.h"
+#include "longshore/trainer/run/event_file.h"
 #include "longshore/trainer/run/faults.h"
 #include "longshore/trainer/run/metrics.h"
 #include "longshore/trainer/run/precompute_reference.h"
@@ -112,6 +115,7 @@ class Run {
           "warning: load_parameters_path is empty, so the adapter is for random weights, which are "
           "saved nowhere");
     if (stops_before_training()) return;
+    if (world_.is_first() && !config_.tensorboard_dir.empty()) open_events();
     const Peak peak = find_peak(config_, model_.dtype, backend_);
     console_.line("MFU is against " + peak.description);
     session_.emplace(plans_, backend_, first_values_here());
@@ -215,6 +219,17 @@ class Run {
                         std::move(snapshot), std::move(memory));
   }
 
+  // Before anything that takes long.
+  void open_events() {
+    const fs::path folder = config_.tensorboard_dir / directory().filename();
+    const int64_t first = opened_.first_step();
+    events_.emplace(folder, first, console_.log());
+    events_->write_text(first, "config", resolved_text(config_));
+    events_->write_text(first, "num_model_parameters",
+                        std::to_string(count_parameters(plans_.model).all));
+    console_.line("TensorBoard: tensorboard --logdir " + path_text(config_.tensorboard_dir));
+  }
+
   bool stops_before_training() {
     if (!stop_.is_asked()) return false;
     console_.line(stop_.reason() + ": stopped before the first step, with nothing to save");
@@ -262,6 +277,7 @@ class Run {
       require_directory();
       if (metrics_) metrics_->write(step);
       if (report_) report_->tell();
+      if (events_) events_->write(step);
       training_seconds += step.seconds;
       checkpoints_.poll();
       if (data_check_) data_check_->poll();
@@ -322,6 +338,12 @@ class Run {
   // No checkpoint is ahead of the records that the system took, whatever ends the machine.
   void sync_metrics() {
     if (metrics_) metrics_->sync();
+    if (events_) events_->sync();
+  }
+
+  void require_records() const {
+    if (metrics_) metrics_->require_written();
+    if (events_) events_->require_written();
   }
 
   // Whether the process before this one ended between its save and the evaluation after that.
@@ -361,8 +383,10 @@ class Run {
     // Of a run that had ended before, this process has measured nothing.
     const bool had_ended = fs::exists(directory() / kSummaryFile);
     if (!had_ended) console_.line(text(summary));
+    if (!had_ended && events_ && !summary.sample.empty())
+      events_->write_text(done_ - 1, "sample", summary.sample);
     checkpoints_.require_last();
-    metrics_->require_written();
+    require_records();
     // Which says that nothing is left to do.
     if (!had_ended) write(summary, directory() / kSummaryFile);
     for (const std::string& line : contents(directory(), best_.keeps() ? best_.text() : ""))
@@ -402,7 +426,7 @@ class Run {
         "{}: stopped after {} of {}, which are saved; the same command "
         "goes on from there, with run_name={}",
         stop_.reason(), done, plural(config_.steps, "step"), path_text(directory().filename())));
-    if (metrics_) metrics_->require_written();
+    require_records();
   }
 
   // Throws, in every process, where one could not make a batch, unless it was told to stop while it
@@ -425,7 +449,9 @@ class Run {
       if (validation_->loss) console_.line("validation loss " + when + ": " + text(*validation_));
       if (validation_->choices)
         console_.line("accuracy of choices " + when + ": " + text(*validation_->choices));
-      if (metrics_) metrics_->write_validation(steps - 1, *validation_);
+      const double time = seconds_since_epoch();
+      if (metrics_ && metrics_->write_validation(steps - 1, time, *validation_) && events_)
+        events_->write_validation(steps - 1, time, *validation_);
       if (best_.has_metric()) {
         const std::optional<double> metric = number(*validation_, best_.metric());
         if (!metric)  // of single answers
@@ -439,6 +465,7 @@ class Run {
       const std::optional<std::string> samples = evaluation.sample_prompts(stops);
       if (!samples) return is_best;
       if (world_.is_first()) write_samples(*samples, samples_file(steps), when);
+      if (events_) events_->write_samples(steps - 1, *samples);
     }
     evaluated_ = steps;
     return is_best;
@@ -484,6 +511,7 @@ class Run {
   StepFigures all_steps_;  // of the first process: also those before the run was resumed
   StepFigures own_steps_;  // since this process began
   std::optional<MetricsFile> metrics_;  // of the first process
+  std::optional<EventFile> events_;     // of the first process, where there is a tensorboard_dir
   std::exception_ptr batch_failure_;    // of the step that would come next
   std::optional<TrainingSession> session_;
   std::optional<data::TokenFileCheck> data_check_;

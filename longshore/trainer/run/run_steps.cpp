@@ -9,6 +9,7 @@
 #include "longshore/base/error.h"
 #include "longshore/base/file_inside.h"
 #include "longshore/base/timing.h"
+#include "longshore/base/wall_clock.h"
 #include "longshore/trainer/config/run_files.h"
 #include "longshore/trainer/distributed/sum_over.h"
 #include "longshore/trainer/step/flops.h"
@@ -81,9 +82,10 @@ StepMetrics RunSteps::run(int64_t i, bool is_flushed) {
   const StepResult result =
       recorder_.run(session_.step(), i, start_, batch_, scalars, of_others_, session_.ledger());
   if (is_flushed) session_.step().flush(session_.ledger());
-  const double seconds = seconds_since(start_);
+  const double seconds = seconds_since(start_), time = seconds_since_epoch();
   if (recorder_.ends_with(i)) write_trace();
   const StepMetrics metrics{.step = i,
+                            .time = time,
                             .seconds = seconds,
                             .loss = result.loss,
                             .gradient_norm = result.gradient_norm,

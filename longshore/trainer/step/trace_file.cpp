@@ -19,8 +19,14 @@ std::string categories(const offload::Event& event) {
   return std::string(offload::name(event.scope.phase)) + (event.recomputes ? ",recompute" : "");
 }
 
-// Microseconds to the nanosecond, which is as exact as backends' clocks are.
-double microseconds(double seconds) { return std::round(seconds * 1e9) / 1e3; }
+// Backends' clocks are no more exact.
+int64_t nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
+
+// Perfetto takes so many whole nanoseconds as are in the number: it may not be below.
+double microseconds(int64_t nanoseconds) {
+  const double exact = static_cast<double>(nanoseconds), number = exact / 1e3;
+  return number * 1e3 < exact ? std::nextafter(number, HUGE_VAL) : number;
+}
 
 ordered_json event_json(const RecordedStep& step, const offload::Event& event) {
   ordered_json arguments{{"step", step.step},
@@ -28,13 +34,16 @@ ordered_json event_json(const RecordedStep& step, const offload::Event& event) {
                          {"stage", event.scope.stage},
                          {"layer", event.scope.layer}};
   if (event.bytes > 0) arguments["bytes"] = event.bytes;
+  // Its end is rounded, not its length: it does not reach into the next event.
+  const int64_t begin = nanoseconds(step.begin + event.span.begin),
+                end = nanoseconds(step.begin + event.span.end);
   return {{"name", event.name},
           {"cat", categories(event)},
           {"ph", "X"},
           {"pid", kProcess},
           {"tid", static_cast<int>(event.lane)},
-          {"ts", microseconds(step.begin + event.span.begin)},
-          {"dur", microseconds(event.span.end - event.span.begin)},
+          {"ts", microseconds(begin)},
+          {"dur", microseconds(end - begin)},
           {"args", arguments}};
 }
 
@@ -46,7 +55,7 @@ ordered_json counter_json(offload::MemoryKind kind, double seconds,
   return {{"name", std::string(offload::name(kind)) + " bytes"},
           {"ph", "C"},
           {"pid", kProcess},
-          {"ts", microseconds(seconds)},
+          {"ts", microseconds(nanoseconds(seconds))},
           {"args", bytes}};
 }
 

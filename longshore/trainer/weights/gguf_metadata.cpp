@@ -37,7 +37,9 @@ std::vector<bool> by_layer(const DecoderConfig& model,
   return layers;
 }
 
-std::vector<bool> windows(const DecoderConfig& model) { return by_layer(model, models::has_window); }
+std::vector<bool> windows(const DecoderConfig& model) {
+  return by_layer(model, models::has_window);
+}
 
 bool any(const std::vector<bool>& layers) {
   return std::ranges::find(layers, true) != layers.end();

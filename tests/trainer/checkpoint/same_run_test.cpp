@@ -76,6 +76,7 @@ TEST(SameRun, OtherKeysMayChange) {
                               "eval_steps=2",
                               "sample_tokens=0",
                               "profiler_steps=2",
+                              "tensorboard_dir=/x",
                               "dataset_path=/moved/train.tokens",
                               "tokenizer_path=/moved",
                               "load_parameters_path=/moved"})

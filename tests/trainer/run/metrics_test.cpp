@@ -58,7 +58,7 @@ TEST(MetricsFile, KeepsWhatWasBeforeTheStepThatARunGoesOnFrom) {
     for (int64_t step = 0; step < 4; ++step) {
       file.write({.step = step});
       if (step % 2 == 0) continue;
-      file.write_validation(step, {.loss = 2.5 + 1 / 3.0, .sets = {}});
+      file.write_validation(step, 1, {.loss = 2.5 + 1 / 3.0, .sets = {}});
     }
     EXPECT_EQ(records(path), "0 1 1=2.8333333333333335 2 3 3=2.8333333333333335 ");
   }
@@ -71,9 +71,9 @@ TEST(MetricsFile, KeepsWhatWasBeforeTheStepThatARunGoesOnFrom) {
     EXPECT_EQ(file.last_validation(kValidationLoss), 2.5 + 1 / 3.0);
     EXPECT_FALSE(file.last_validation(kChoicesAccuracy));
     // Evaluated again behind the step that it goes on from.
-    file.write_validation(1, {.loss = 2.5 + 1 / 3.0, .sets = {}});
+    EXPECT_FALSE(file.write_validation(1, 7, {.loss = 2.5 + 1 / 3.0, .sets = {}}));
     file.write({.step = 2});
-    file.write_validation(2, {.loss = NAN, .sets = {}});
+    EXPECT_TRUE(file.write_validation(2, 8, {.loss = NAN, .sets = {}}));
   }
   EXPECT_EQ(records(path), "0 1 1=2.8333333333333335 2 2=null ");
   MetricsFile file = file_at(path, 3);
@@ -185,6 +185,7 @@ TEST(MetricsFile, ReadsWhatItWrote) {
   data::TemporaryFolder folder;
   const std::filesystem::path path = folder / "metrics.jsonl";
   const StepMetrics written{.step = 7,
+                            .time = 1764557000.125,
                             .seconds = 0.25,
                             .loss = NAN,
                             .gradient_norm = INFINITY,
@@ -201,6 +202,7 @@ TEST(MetricsFile, ReadsWhatItWrote) {
   ASSERT_EQ(all.size(), 1u);
   const StepMetrics& kept = all[0];
   EXPECT_EQ(kept.step, 7);
+  EXPECT_EQ(kept.time, 1764557000.125);
   EXPECT_EQ(kept.seconds, 0.25);
   EXPECT_TRUE(std::isnan(kept.loss));
   EXPECT_TRUE(std::isnan(kept.gradient_norm));
@@ -211,6 +213,30 @@ TEST(MetricsFile, ReadsWhatItWrote) {
   EXPECT_EQ(kept.mfu, 0.375);
   EXPECT_EQ(kept.device_peak_bytes, int64_t{1} << 40);
   EXPECT_EQ(kept.pinned_host_peak_bytes, 3);
+}
+
+// As files of before records had a time.
+TEST(MetricsFile, ReadsRecordsWithoutTime) {
+  data::TemporaryFolder folder;
+  const std::filesystem::path path = folder / "metrics.jsonl";
+  {
+    MetricsFile file = file_at(path, 0);
+    file.write({.step = 0, .time = 5, .loss = 1.5});
+    file.write_validation(0, 6, {.loss = 0.5, .sets = {}});
+  }
+  std::string text = data::read_file(path);
+  for (const std::string time : {"\"time\":5.0,", "\"time\":6.0,"}) {
+    ASSERT_THAT(text, HasSubstr(time));
+    text.erase(text.find(time), time.size());
+  }
+  std::ofstream(path) << text;
+  std::vector<StepMetrics> kept;
+  MetricsFile file = file_at(path, 1, &kept);
+  ASSERT_EQ(kept.size(), 1u);
+  EXPECT_EQ(kept[0].time, 0);
+  EXPECT_EQ(kept[0].loss, 1.5);
+  EXPECT_FALSE(file.write_validation(0, 7, {.loss = 0.5, .sets = {}}));
+  EXPECT_EQ(data::read_file(path), text);
 }
 
 TEST(StepMetrics, AreSaidInOneLine) {
@@ -267,7 +293,7 @@ TEST(MetricsFile, KeepsRecordsUntilThereIsRoomForThem) {
   file.sync();
   file.require_written();
   EXPECT_EQ(records(path), "0 1 2 ");
-  file.write_validation(2, {.loss = 0.5, .sets = {}});
+  file.write_validation(2, 1, {.loss = 0.5, .sets = {}});
   EXPECT_EQ(records(path), "0 1 2 2=0.5 ");
   EXPECT_EQ(lines.size(), 1u);
 }

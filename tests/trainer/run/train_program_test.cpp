@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <map>
@@ -28,6 +29,7 @@
 #include "longshore/trainer/step/learning_rate.h"
 #include "longshore/trainer/step/training_plans.h"
 #include "longshore/trainer/weights/convert.h"
+#include "tests/data/read_events.h"
 #include "tests/data/safetensors_samples.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
@@ -710,17 +712,23 @@ TracedLanes expected_lanes(const Config& config) {
   return lanes;
 }
 
+// As Perfetto reads them, which drops what reaches into the next event of its row.
+int64_t whole_nanoseconds(const json& microseconds) {
+  return static_cast<int64_t>(microseconds.get<double>() * 1000.0);
+}
+
 // By step; times are checked on the way.
 std::map<int, TracedLanes> traced_lanes(const json& trace) {
   std::map<int, TracedLanes> steps;
-  std::map<int, double> lane_ends;
+  std::map<int, int64_t> lane_ends;
   for (const json& event : trace) {
     if (event["ph"] != "X") continue;
     int lane = event["tid"];
-    double begin = event["ts"], duration = event["dur"];
+    const int64_t begin = whole_nanoseconds(event["ts"]),
+                  duration = whole_nanoseconds(event["dur"]);
     EXPECT_GE(begin, lane_ends[lane]) << event;
     EXPECT_GE(duration, 0) << event;
-    lane_ends[lane] = begin + duration - 2e-3;  // microseconds, both rounded
+    lane_ends[lane] = begin + duration;
     json what = event["args"];
     int step = what["step"];
     what.erase("step");
@@ -822,6 +830,48 @@ TEST(TrainProgram, TracesTheChosenSteps) {
   ASSERT_EQ(with.size(), 4u);
   for (size_t i = 0; i < 4; ++i)
     for (const char* key : {"loss", "grad_norm"}) EXPECT_EQ(without[i][key], with[i][key]) << i;
+}
+
+// A process that goes on begins another file.
+TEST(TrainProgram, WritesEventFilesForTensorBoard) {
+  TemporaryFolder folder;
+  auto train = [&](const std::string& steps, const std::filesystem::path& events) {
+    return run_train(kSynthetic + "run_name=a base_output_directory=" + (folder / "").string() +
+                     " tensorboard_dir=" + events.string() + " steps=" + steps);
+  };
+  for (const char* steps : {"2", "3"}) {
+    const ProgramResult result = train(steps, folder / "events");
+    ASSERT_EQ(result.exit_code, 0) << result.output;
+    EXPECT_EQ(count(result.output, "TensorBoard: tensorboard --logdir "), 1u) << result.output;
+  }
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder / "events" / "a"))
+    files.push_back(entry.path());
+  std::ranges::sort(files);
+  ASSERT_EQ(files.size(), 2u);
+  std::vector<data::ReadEvent> steps;
+  for (size_t i = 0; i < files.size(); ++i) {
+    const std::vector<data::ReadEvent> events = data::read_events(data::read_file(files[i]));
+    EXPECT_EQ(events.at(1).step, i == 0 ? 0 : 2);
+    EXPECT_NE(events.at(2).texts.at("config").at(0).find("    run_name: a"), std::string::npos);
+    for (const data::ReadEvent& event : events)
+      if (event.scalars.contains("learning/loss")) steps.push_back(event);
+  }
+  const std::vector<json> expected = records(folder / "a" / "metrics.jsonl");
+  ASSERT_EQ(steps.size(), expected.size());
+  ASSERT_EQ(steps.size(), 3u);
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  double before = std::chrono::duration<double>(now).count() - 600;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    EXPECT_EQ(steps[i].step, expected[i]["step"]);
+    EXPECT_EQ(steps[i].time, expected[i]["time"]);
+    EXPECT_EQ(steps[i].scalars.at("learning/loss"), expected[i]["loss"].get<float>());
+    EXPECT_GE(steps[i].time, before);
+    before = steps[i].time;
+  }
+  const ProgramResult refused = train("4", folder / "a" / "metrics.jsonl");
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_EQ(count(refused.output, "cannot be made: Not a directory"), 1u) << refused.output;
 }
 
 TEST(TrainProgram, ExitCodesTellUsageFromFailure) {
