@@ -98,7 +98,9 @@ TEST(GgufVocabulary, CharactersHaveScoresInTheOrderOfTheMerges) {
     first.emplace(token, -static_cast<float>(first.size()));
   }
   for (size_t id = 0; id < tokens.size(); ++id)
-    if (first.contains(tokens[id])) EXPECT_EQ(scores[id], first.at(tokens[id])) << tokens[id];
+    if (first.contains(tokens[id])) {
+      EXPECT_EQ(scores[id], first.at(tokens[id])) << tokens[id];
+    }
   const auto& vocab = tokenizer["model"]["vocab"];
   EXPECT_EQ(types.at(vocab["<unk>"].get<size_t>()), 2);
   EXPECT_EQ(types.at(vocab["</s>"].get<size_t>()), 3);
