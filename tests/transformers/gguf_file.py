@@ -64,7 +64,7 @@ def tolerance_of(config):
     """How far llama.cpp's logits may be off, by the largest."""
     if config["model_type"].startswith("gemma"):
         return 5e-3  # its GELU is a table of float16
-    return 0.02 if config["model_type"] == "gpt_oss" else 1e-4  # whose YaRN has whole numbers as bounds there
+    return 1e-4
 
 
 
@@ -142,6 +142,9 @@ def expected_tensors(config, source):
             there = names.get_name(name.replace("router.scale", "router.proj")) + ".scale"
         elif name.endswith("per_expert_scale"):
             there = names.get_name(name.replace("router.per_expert_scale", "experts.down_proj")) + ".scale"
+        elif architecture == "gemma4" and ".experts." in name:  # of which gguf knows gate and up together alone
+            parts = name.split(".")
+            there = f"blk.{parts[2]}.ffn_{parts[4].removesuffix('_proj')}_exps.weight"
         else:
             there = names.get_name(name, (".weight", ".bias"))
         assert there, f"gguf has no name for {name}"
@@ -193,8 +196,8 @@ def expected_type(name, shape, wanted):
 
 def numbers(tensor, kind):
     if kind == DTYPES["bfloat16"]:
-        return torch.tensor(tensor).bfloat16().view(torch.uint8).numpy()
-    return gguf.quants.quantize(tensor, kind)
+        return torch.tensor(numpy.ascontiguousarray(tensor)).bfloat16().view(torch.uint8).numpy()
+    return gguf.quants.quantize(numpy.ascontiguousarray(tensor), kind)
 
 
 def check_tensors(path, expected, dtype, what):
@@ -318,7 +321,7 @@ def test_model(case, convert, work):
         return "equal"
     golden = load_file(case / "golden.safetensors")
     name = "base_logits" if "base_logits" in golden else "logits"
-    if name not in golden:  # of optimizers and preferences
+    if name not in golden or "position_ids" in golden:  # of optimizers, preferences and packed rows
         return "equal"
     tokens = golden["input_ids"][0].tolist()
     logits = transformers_logits(source, tokens) if changes else golden[name][0].numpy()
@@ -391,23 +394,25 @@ def test_tokenizer(tokenizer, convert, work):
     assert keys["tokenizer.chat_template"] == "{{ messages[0].content }}"
     if not llama_cpp:
         return f"{len(keys['tokenizer.ggml.tokens'])} tokens"
-    is_json = cases["file"] == "tokenizer.json"
-    file = json.loads((tokenizer / "tokenizer.json").read_text()) if is_json else {}
+    if cases["file"] == "tokenizer.json":
+        added = json.loads((tokenizer / "tokenizer.json").read_text())["added_tokens"]
+    else:  # sentencepiece finds no such token in a text
+        types = zip(keys["tokenizer.ggml.tokens"], keys["tokenizer.ggml.token_type"])
+        added = [{"content": token, "lstrip": True} for token, kind in types if kind in (2, 3)]
     model = llama_cpp.Llama(str(path), vocab_only=True, verbose=False)
     count = 0
     for case in cases["cases"]:
-        if is_alike(case["text"], file):
-            found = model.tokenize(case["text"].encode(), add_bos=False, special=is_json)
+        if is_alike(case["text"], added):
+            found = model.tokenize(case["text"].encode(), add_bos=False, special=True)
             assert found == case["ids"], f"{tokenizer.name}: {case['text']!r}: {found}, expected {case['ids']}"
             count += 1
     assert count > 100, tokenizer.name
     return f"llama.cpp gives {count} of {len(cases['cases'])} texts the same ids, and others are not compared"
 
 
-def is_alike(text, file):
+def is_alike(text, added):
     """Whether llama.cpp knows all that makes the text's ids: no normaliser but for spaces, no white space that belongs
     to an added token; and what consists of added spaces it takes for them alone."""
-    added = file.get("added_tokens", [])
     has_spaces = any(set(token["content"]) == {"\u2581"} for token in added)
     return (text and "\0" not in text and "\u2581" not in text and unicodedata.normalize("NFC", text) == text
             and not (has_spaces and "  " in text)
