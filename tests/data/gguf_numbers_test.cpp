@@ -21,7 +21,7 @@ std::vector<float> random_values(size_t count) {
   std::mt19937 random(3);
   std::normal_distribution<float> normal;
   std::vector<float> values(count);
-  for (size_t i = 0; i < count; ++i) values[i] = normal(random) * std::ldexp(1.F, i / 32 % 24 - 12);
+  for (size_t i = 0; i < count; ++i) values[i] = normal(random) * std::ldexp(1.F, i / 32 % 16 - 2);
   return values;
 }
 

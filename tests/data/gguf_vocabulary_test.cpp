@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 
 #include "longshore/base/error.h"
-#include "longshore/data/tokenizers/sentencepiece_json.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/message_of.h"
 
@@ -150,10 +149,15 @@ TEST(GgufVocabulary, RefusesWhatLlamaCppWouldReadOtherwise) {
   json bytes = golden("llama2_bpe");
   bytes["model"]["byte_fallback"] = false;
   EXPECT_THAT(refusal(bytes, 1000), HasSubstr("byte_fallback"));
-  const std::string unigram = tokenizer_json_of_sentencepiece(
-      read_file("tests/goldens/tokenizers/sp_unigram/tokenizer.model"), {});
-  EXPECT_THAT(message_of<DataError>([&] { gguf_vocabulary(unigram, {.size = 1000}); }),
-              HasSubstr("found Unigram, expected BPE"));
+  const json unigram = {
+      {"version", "1.0"},
+      {"added_tokens", json::array()},
+      {"decoder", {{"type", "Metaspace"}, {"replacement", "\u2581"}}},
+      {"model",
+       {{"type", "Unigram"},
+        {"unk_id", 0},
+        {"vocab", json::array({json::array({"<unk>", 0.0}), json::array({"a", -1.0})})}}}};
+  EXPECT_THAT(refusal(unigram, 2), HasSubstr("found Unigram, expected BPE"));
 }
 
 }  // namespace

@@ -97,6 +97,13 @@ void find_what_differs_in_layers(const DecoderConfig& model, const GgufFamily& f
                                           : fmt::format("in all but each {}th", interval)));
       break;
     }
+  // It takes keys and values from the last of these two that is like the layer.
+  if (const int64_t own = model.layers - model.kv_shared_layers; model.kv_shared_layers > 0)
+    if (own < 2 || has_window(model, own - 1) || !has_window(model, own - 2))
+      found.add(
+          fmt::format("num_kv_shared_layers: found {}, expected a layer with a window and then "
+                      "one without before the layers that share",
+                      model.kv_shared_layers));
   const bool has_windows = any(windows(model));
   if (family.windows == GgufWindows::always && !has_windows)
     found.add("sliding_window: found none, expected one");
@@ -343,7 +350,9 @@ std::vector<GgufEntry> gguf_text(const SourceModel& source) {
         tokenizer_json(text),
         {.size = model.vocabulary, .character_bpe = gguf_family(model).character_bpe});
   } catch (const DataError& error) {
-    throw DataError(path_text(text.tokenizer->path()) + ": " + error.what());
+    throw DataError(path_text(text.tokenizer->path()) + ": " +
+                    (text.tokenizer->is_sentencepiece() ? "as a tokenizer.json: " : "") +
+                    error.what());
   }
   auto add_id = [&](const char* name, int64_t id) {
     if (id >= 0 && id < model.vocabulary)
