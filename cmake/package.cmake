@@ -15,14 +15,15 @@ set(CPACK_DEBIAN_COMPRESSION_TYPE zstd)
 set(CPACK_DEBIAN_PACKAGE_MAINTAINER "The Longshore authors <longshore@localhost>")
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
-execute_process(COMMAND getconf GNU_LIBC_VERSION OUTPUT_VARIABLE glibc OUTPUT_STRIP_TRAILING_WHITESPACE)
-string(REGEX MATCH "[0-9.]+$" glibc "${glibc}")
-string(REGEX MATCH "^[0-9]+" gcc "${CMAKE_CXX_COMPILER_VERSION}")
-set(CPACK_DEBIAN_PACKAGE_DEPENDS
-    "libc6 (>= ${glibc}), libstdc++6 (>= ${gcc}), libgcc-s1 (>= ${gcc})")
+string(REGEX MATCH "^[0-9]+" LONGSHORE_GCC "${CMAKE_CXX_COMPILER_VERSION}")
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS python3)
 set(CPACK_DEBIAN_PACKAGE_SUGGESTS "dict-gcide, openmpi-bin")
 set(CPACK_PROJECT_CONFIG_FILE "${PROJECT_SOURCE_DIR}/cmake/package_kinds.cmake")
 set(CPACK_PRE_BUILD_SCRIPTS "${PROJECT_SOURCE_DIR}/cmake/package_link.cmake")
+
+# For package_kinds.cmake.
+set(CPACK_LONGSHORE_GCC "${LONGSHORE_GCC}")
+set(CPACK_LONGSHORE_SOURCE "${PROJECT_SOURCE_DIR}")
+set(CPACK_LONGSHORE_BUILD "${PROJECT_BINARY_DIR}")
 
 include(CPack)

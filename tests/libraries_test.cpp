@@ -34,7 +34,11 @@ at::Tensor onednn_matmul(const at::Tensor& a, const at::Tensor& b) {
                               dnnl::memory::format_tag::ab);
   };
   at::Tensor c = at::full({m, n}, -1.0f);
+#if DNNL_VERSION_MAJOR >= 3
+  dnnl::matmul::primitive_desc primitive(engine, desc(m, k), desc(k, n), desc(m, n));
+#else
   dnnl::matmul::primitive_desc primitive({desc(m, k), desc(k, n), desc(m, n)}, engine);
+#endif
   dnnl::matmul(primitive).execute(
       stream, {{DNNL_ARG_SRC, dnnl::memory(desc(m, k), engine, a.data_ptr())},
                {DNNL_ARG_WEIGHTS, dnnl::memory(desc(k, n), engine, b.data_ptr())},

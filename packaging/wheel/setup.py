@@ -1,6 +1,5 @@
 """Packs what `cmake --install` gives of build/, without LibTorch, which is the torch wheel's."""
 
-import os
 import pathlib
 import platform
 import re
@@ -40,7 +39,9 @@ class ForThisSystem(bdist_wheel):
         self.root_is_pure = False
 
     def get_tag(self):
-        glibc = os.confstr("CS_GNU_LIBC_VERSION").split()[1].replace(".", "_")
+        files = [*(BUILD / "bin").glob("t*"), *(BUILD / "lib").glob("*.so")]
+        glibc = subprocess.run([ROOT / "scripts/oldest_glibc", *files], check=True, stdout=subprocess.PIPE,
+                               text=True).stdout.strip().replace(".", "_")
         return "py3", "none", f"manylinux_{glibc}_{platform.machine()}"
 
 

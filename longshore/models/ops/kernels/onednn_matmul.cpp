@@ -65,11 +65,16 @@ dnnl::matmul::primitive_desc describe(const Matmul& matmul) {
     post_ops.append_sum(1.f);
     attributes.set_post_ops(post_ops);
   }
-  const dnnl::matmul::desc operation(
-      operand(matmul.m, matmul.k, matmul.ab, matmul.a_layout, matmul.a_row),
-      operand(matmul.k, matmul.n, matmul.ab, matmul.b_layout, matmul.b_row),
-      operand(matmul.m, matmul.n, matmul.c, Layout::plain, matmul.c_row));
-  return {operation, attributes, engine()};
+  const dnnl::memory::desc a = operand(matmul.m, matmul.k, matmul.ab, matmul.a_layout,
+                                       matmul.a_row),
+                           b = operand(matmul.k, matmul.n, matmul.ab, matmul.b_layout,
+                                       matmul.b_row),
+                           c = operand(matmul.m, matmul.n, matmul.c, Layout::plain, matmul.c_row);
+#if DNNL_VERSION_MAJOR >= 3
+  return {engine(), a, b, c, attributes};
+#else
+  return {dnnl::matmul::desc(a, b, c), attributes, engine()};
+#endif
 }
 
 Primitive make(const Matmul& matmul) {
