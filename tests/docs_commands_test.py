@@ -92,7 +92,7 @@ def pattern(shown, numbers_vary):
             else:
                 parts.append(re.escape(part))
         return "".join(parts) + "\n"
-    return "".join(r"(?:[^\n]*\n)*" if line == "..." else of_line(line) for line in shown)
+    return "".join(r"(?:[^\n]*\n)*" if line.strip() == "..." else of_line(line) for line in shown)
 
 
 class WorkingCopy:
