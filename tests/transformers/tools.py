@@ -13,13 +13,19 @@ import json
 import math
 import os
 import pathlib
+import re
 import shutil
 import struct
 import subprocess
 import sys
 import tempfile
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
 
-os.environ.update(MLFLOW_DISABLE_TELEMETRY="true", MLFLOW_ALLOW_FILE_STORE="true", WANDB_ERROR_REPORTING="false")
+os.environ.update(MLFLOW_DISABLE_TELEMETRY="true", MLFLOW_ALLOW_FILE_STORE="true", WANDB_ERROR_REPORTING="false",
+                  no_proxy="localhost")
 
 from mlflow.tracking import MlflowClient
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -55,10 +61,10 @@ def records(run):
     """Each number of metrics.jsonl, by its key and step, with its time."""
     values = {}
     for record in map(json.loads, (run / "metrics.jsonl").read_text().splitlines()):
-        step, time = record.pop("step"), record.pop("time")
+        step, at = record.pop("step"), record.pop("time")
         for key, value in record.items():
             for name, number in value.items() if isinstance(value, dict) else [("", value)]:
-                values[f"{key}/{name}" if name else key, step] = (number, time)
+                values[f"{key}/{name}" if name else key, step] = (number, at)
     return values
 
 
@@ -81,8 +87,8 @@ def check_tensorboard(folder, expected):
     found = {(tag, event.step): [] for tag in events.Tags()["scalars"] for event in events.Scalars(tag)}
     for tag, step in found:
         found[tag, step] = [(event.value, event.wall_time) for event in events.Scalars(tag) if event.step == step]
-    require_equal("TensorBoard", found, {(TAGS[key], step): [(float32(value), time)]
-                                         for (key, step), (value, time) in expected.items()})
+    require_equal("TensorBoard", found, {(TAGS[key], step): [(float32(value), at)]
+                                         for (key, step), (value, at) in expected.items()})
     texts = {(tag, event.step): [cell.decode() for cell in tensor_util.make_ndarray(event.tensor_proto).flat]
              for tag in events.Tags()["tensors"] for event in events.Tensors(tag)}
     assert set(events.PluginTagToContent("text")) == {"config", "num_model_parameters", "sample", "samples"}
@@ -95,6 +101,35 @@ def check_tensorboard(folder, expected):
             cells += ["    " + sample[key].replace("\n", "\n    ") for key in ("prompt", "text")]
         assert texts["samples", step] == cells, (texts["samples", step], cells)
     assert texts["sample", 7][0].startswith("    The"), texts["sample", 7]
+
+
+def check_tensorboards_server(folder, expected):
+    """What pages of TensorBoard are sent: by default its server reads files with other code than the above."""
+    tags = {}
+    for (key, step), (value, at) in sorted(expected.items(), key=lambda item: item[0][1]):
+        tags.setdefault(TAGS[key], []).append([at, step, float32(value)])
+    server = subprocess.Popen([sys.executable, "-m", "tensorboard.main", "--logdir", folder / "events", "--port", "0"],
+                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    try:
+        address = next(match[0] for match in (re.search(r"http://localhost:\d+/", line) for line in server.stderr) if match)
+
+        def sent(tag):
+            query = urllib.parse.urlencode({"run": "a", "tag": tag})
+            try:
+                with urllib.request.urlopen(f"{address}data/plugin/scalars/scalars?{query}") as answer:
+                    return json.load(answer)
+            except urllib.error.HTTPError:  # it has not read them yet
+                return None
+
+        deadline = time.monotonic() + 60
+        for tag, values in tags.items():
+            while sent(tag) != values and time.monotonic() < deadline:
+                time.sleep(0.2)
+            assert sent(tag) == values, (tag, sent(tag), values)
+    finally:
+        server.kill()
+        server.communicate()
+    print(f"TensorBoard's server: {len(tags)} tags", flush=True)
 
 
 def export(*arguments):
@@ -117,7 +152,7 @@ def check_mlflow(folder, uri, expected):
     assert run.data.params["checkpoint_period"] == "2", run.data.params
     found = {(key, metric.step): (metric.value, metric.timestamp) for key in run.data.metrics
              for metric in client.get_metric_history(run.info.run_id, key)}
-    at = {step: round(time * 1000) for (key, step), (_, time) in expected.items() if key == "loss"}
+    at = {step: round(seconds * 1000) for (key, step), (_, seconds) in expected.items() if key == "loss"}
     require_equal(f"MLflow, {uri.split(':')[0][-6:]}", found,
                   {(key, step): (value, at[step]) for (key, step), (value, _) in expected.items()})
 
@@ -148,8 +183,8 @@ def check_wandb(folder, expected):
         if record.WhichOneof("record_type") != "history":
             continue
         row = {"/".join(item.nested_key) or item.key: json.loads(item.value_json) for item in record.history.item}
-        step, time = row.pop("_step"), row.pop("_timestamp")
-        assert math.isclose(time, expected["loss", step][1], abs_tol=1e-5), (step, time)
+        step, at = row.pop("_step"), row.pop("_timestamp")
+        assert math.isclose(at, expected["loss", step][1], abs_tol=1e-5), (step, at)
         found.update({(key, step): value for key, value in row.items() if not key.startswith("_")})
     require_equal("Weights & Biases", found, {key: value for key, (value, _) in expected.items()})
     config = {item.key: item.value_json for item in runs[0].config.update}
@@ -166,7 +201,9 @@ def main():
         expected = records(folder / "runs" / "a")
         assert {step for _, step in expected} == set(range(8))
         assert sorted(step for key, step in expected if key == "validation_loss") == [1, 3, 5, 7]
-        check_tensorboard(folder, expected)
+        stalls = {("checkpoint_stall_seconds", step): (0.0, expected["loss", step][1]) for step in range(8)}
+        check_tensorboard(folder, stalls | expected)
+        check_tensorboards_server(folder, stalls | expected)
         check_csv(folder, expected)
         check_mlflow(folder, f"sqlite:///{folder}/mlflow.db", expected)
         check_mlflow(folder, str(folder / "mlruns"), expected)

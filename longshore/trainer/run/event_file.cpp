@@ -110,8 +110,11 @@ EventFile::EventFile(const fs::path& folder, int64_t first_step, Log log) {
 }
 
 void EventFile::write(const StepMetrics& metrics) {
-  file_->append(
-      data::scalars_record(metrics.time, metrics.step, scalars(record(metrics), "learning/")));
+  std::vector<data::Scalar> numbers = scalars(record(metrics), "learning/");
+  // TensorBoard's server puts values in the place of undone ones tag by tag: each step has all.
+  if (metrics.checkpoint_stall_seconds == 0)
+    numbers.push_back({tag_of("checkpoint_stall_seconds", ""), 0});
+  file_->append(data::scalars_record(metrics.time, metrics.step, numbers));
 }
 
 void EventFile::write_validation(int64_t step, double time, const Validation& validation) {

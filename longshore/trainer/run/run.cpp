@@ -223,7 +223,11 @@ class Run {
   void open_events() {
     const fs::path folder = config_.tensorboard_dir / directory().filename();
     const int64_t first = opened_.first_step();
-    events_.emplace(folder, first, console_.log());
+    try {
+      events_.emplace(folder, first, console_.log());
+    } catch (const FileError& error) {
+      throw FileError(location(config_, "tensorboard_dir") + ": " + error.what());
+    }
     events_->write_text(first, "config", resolved_text(config_));
     events_->write_text(first, "num_model_parameters",
                         std::to_string(count_parameters(plans_.model).all));

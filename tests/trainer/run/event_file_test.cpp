@@ -122,6 +122,7 @@ TEST(EventFile, BeginsAnewWhereItIsRemoved) {
   ASSERT_EQ(events.size(), 2u);
   EXPECT_EQ(events[0].version, "brain.Event:2");
   EXPECT_EQ(events[1].step, 7);
+  EXPECT_EQ(events[1].scalars.at("perf/checkpoint_stall_seconds"), 0);
   EXPECT_THAT(said, ElementsAre(HasSubstr(": was removed; records go on in a new file")));
 }
 
