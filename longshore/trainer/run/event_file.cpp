@@ -41,6 +41,7 @@ constexpr Tag kTags[] = {
     {"mfu", "perf/mfu"},
     {"device_peak_bytes", "perf/device_peak_bytes"},
     {"pinned_host_peak_bytes", "perf/pinned_host_peak_bytes"},
+    {"data_wait_seconds", "perf/data_wait_seconds"},
     {"checkpoint_stall_seconds", "perf/checkpoint_stall_seconds"},
     {"validation_loss", "eval/avg_loss"},
     {"validation_losses", "eval/avg_loss"},
