@@ -16,6 +16,7 @@
 #include "longshore/data/gguf/gguf_vocabulary.h"
 #include "longshore/data/tokenizers/sentencepiece_json.h"
 #include "longshore/models/families/fields.h"
+#include "longshore/models/families/limits.h"
 #include "longshore/trainer/weights/text_files.h"
 
 namespace longshore::trainer {
@@ -149,6 +150,9 @@ void find_what_differs_in_rope(const DecoderConfig& model, const GgufFamily& fam
   if (yarn && !family.reads_yarn_betas && (yarn->beta_fast != 32 || yarn->beta_slow != 1))
     found.add(fmt::format("yarn: found beta_fast {} and beta_slow {}, expected 32 and 1",
                           yarn->beta_fast, yarn->beta_slow));
+  if (yarn && yarn->original_max_position_embeddings > models::kMaxLength)
+    found.add(fmt::format("original_max_position_embeddings: found {}, expected at most {}",
+                          yarn->original_max_position_embeddings, models::kMaxLength));
   if (model.temperature_beta != 0 && !yarn)
     found.add("llama_4_scaling_beta: found one without yarn");
 }
