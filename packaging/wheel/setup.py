@@ -3,6 +3,7 @@
 import pathlib
 import platform
 import re
+import shutil
 import subprocess
 
 from setuptools import setup
@@ -26,6 +27,7 @@ def found_in(path, pattern):
 
 class InstallPrograms(build_py):
     def run(self):
+        shutil.rmtree(self.build_lib, ignore_errors=True)  # of an earlier call
         super().run()
         subprocess.run(["cmake", "--install", BUILD, "--component", "longshore", "--strip", "--prefix",
                         pathlib.Path(self.build_lib).resolve() / "longshore"], check=True, stdout=subprocess.DEVNULL)
