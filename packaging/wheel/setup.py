@@ -3,9 +3,10 @@
 import pathlib
 import platform
 import re
+import shutil
 import subprocess
 
-from setuptools import setup
+from setuptools import Distribution, setup
 from setuptools.command.build_py import build_py
 
 try:
@@ -24,19 +25,21 @@ def found_in(path, pattern):
     return match.group(1)
 
 
+class WithPrograms(Distribution):
+    def has_ext_modules(self):  # of which none is Python's
+        return True
+
+
 class InstallPrograms(build_py):
     def run(self):
+        shutil.rmtree(self.build_lib, ignore_errors=True)  # of an earlier call
         super().run()
         subprocess.run(["cmake", "--install", BUILD, "--component", "longshore", "--strip", "--prefix",
                         pathlib.Path(self.build_lib).resolve() / "longshore"], check=True, stdout=subprocess.DEVNULL)
 
 
 class ForThisSystem(bdist_wheel):
-    """Any Python 3, and the C runtime that it was built on or a newer one."""
-
-    def finalize_options(self):
-        super().finalize_options()
-        self.root_is_pure = False
+    """Any Python 3, and a C runtime that is new enough."""
 
     def get_tag(self):
         files = [*(BUILD / "bin").glob("t*"), *(BUILD / "lib").glob("*.so")]
@@ -54,5 +57,6 @@ setup(
     install_requires=["torch==" + found_in("scripts/wheels.py", r'TORCH = \("torch", "([0-9.]+)"')],
     packages=["longshore"],
     entry_points={"console_scripts": ["longshore = longshore.__main__:main"]},
+    distclass=WithPrograms,
     cmdclass={"build_py": InstallPrograms, "bdist_wheel": ForThisSystem},
 )
