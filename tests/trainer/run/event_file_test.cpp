@@ -71,6 +71,7 @@ TEST(EventFile, HasMaxTextsTags) {
                                           {"learning/total_weights", 1000},
                                           {"learning/expert_load", 1.5f},
                                           {"perf/step_time_seconds", 0.25f},
+                                          {"perf/data_wait_seconds", 0},
                                           {"perf/per_device_tokens_per_sec", 4000},
                                           {"perf/per_device_tflops_per_sec", 1.5f},
                                           {"perf/mfu", 0.375f},
