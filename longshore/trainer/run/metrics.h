@@ -35,8 +35,12 @@ struct StepMetrics {
   double checkpoint_stall_seconds = 0;  // for which a save delayed the start of the step
 };
 
-// "completed step: 12, seconds: 0.412, ..."
-std::string text(const StepMetrics& metrics);
+// "completed step: 12, seconds: 0.412, ...": with `columns` as many of the figures as fit so many
+// characters, of which the loss is the last to go.
+std::string text(const StepMetrics& metrics, std::optional<int> columns = std::nullopt);
+
+// "2.317"; small divergences are not 0.
+std::string loss_text(double loss);
 
 // Appends records. The system has a record when write() returns; where it takes none, as with a
 // full disk, the record waits in memory: that ends no run. Where somebody removes the file, records

@@ -11,6 +11,7 @@
 #include "longshore/base/atomic_file.h"
 #include "longshore/base/error.h"
 #include "longshore/base/printable.h"
+#include "longshore/base/report_signal.h"
 #include "longshore/base/stop_signal.h"
 #include "longshore/data/rows/token_file_check.h"
 #include "longshore/models/hf/config.h"
@@ -119,9 +120,10 @@ void require_unchanged(const Config& config, const TrainingData& data) {
 
 }  // namespace
 
-void train(const Config& given) {
+void train(const Config& given, Verbosity verbosity) {
   require_decoder(given);
   require_inputs(given);
+  const ReportSignal reports;
   const StopSignal listening(StopSignal::First::ends);  // others may be waited for in vain
   const Launch launch = find_launch();
   const ChosenBackend chosen = choose_backend(given, launch.local_rank);
@@ -133,11 +135,11 @@ void train(const Config& given) {
   require_savable(config, chosen.target);
   const RunSpec asked(config, chosen.target);
 
-  Console console(world->is_first());
+  Console console(*world, verbosity);
   console.line("backend: " + chosen.description);
-  for (const std::string& line : unused_keys(config)) console.line("warning: " + line);
-  for (const std::string& line : doubts_about_sample(config)) console.line("warning: " + line);
-  for (const std::string& line : doubts_about_weights(config)) console.line("warning: " + line);
+  for (const std::string& line : unused_keys(config)) console.notice("warning: " + line);
+  for (const std::string& line : doubts_about_sample(config)) console.notice("warning: " + line);
+  for (const std::string& line : doubts_about_weights(config)) console.notice("warning: " + line);
   if (world->size() > 1) console.line("processes: " + text(launch) + "; " + mesh_text(config));
   const models::DecoderConfig model = decoder_config(config, chosen.target);
   if (starts_from_weights(config))
@@ -162,7 +164,7 @@ void train(const Config& given) {
     require_same_run(spec.config(), here, *opened.start);
     if (opened.saved_step >= 0)
       for (const std::string& line : doubts_about_start(spec.config(), opened.start->manifest))
-        console.line("warning: " + line);
+        console.notice("warning: " + line);
   }
   if (world->is_first()) {
     const std::filesystem::path& folder = opened.directory->path();
