@@ -1,5 +1,7 @@
 #include "longshore/base/progress.h"
 
+#include <pthread.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -23,6 +25,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr double kUnknown = -1;  // part of something
 constexpr std::string_view kGreen = "\033[32m", kUsual = "\033[0m";
 
 bool is_pipe(int descriptor) {
@@ -82,6 +85,12 @@ std::string percent_text(double part) {
   return text;
 }
 
+std::string megabytes_text(int64_t bytes) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.0f MB", static_cast<double>(bytes) / 1e6);
+  return text;
+}
+
 std::string bar(int64_t width, double part, bool has_colours) {
   const auto filled = static_cast<int64_t>(static_cast<double>(width) * part);
   const std::string done(static_cast<size_t>(filled), '='),
@@ -98,7 +107,7 @@ Progress::Progress(std::string what, int64_t total, Pace pace)
 }
 
 Progress::Progress(std::string what, std::function<double()> part)
-    : what_(std::move(what)), part_(std::move(part)) {
+    : what_(std::move(what)), part_(std::move(part)), pace_(Pace{}) {
   start();
 }
 
@@ -127,6 +136,9 @@ void Progress::start() {
 }
 
 void Progress::watch(const std::stop_token& stop) {
+  sigset_t all;  // which are others' to take
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, nullptr);
   std::mutex mutex;
   std::unique_lock lock(mutex);
   std::condition_variable_any never;
@@ -137,10 +149,11 @@ void Progress::watch(const std::stop_token& stop) {
     Shared& state = shared();
     std::lock_guard shared_lock(state.mutex);
     if (state.alive.front() != this || !state.display) continue;
-    const double part = std::clamp(
-        part_ ? part_() : static_cast<double>(done_) / static_cast<double>(std::max<int64_t>(total_, 1)),
+    const bool has_total = part_ || total_ > 0;
+    const double part = !has_total ? kUnknown : std::clamp(
+        part_ ? part_() : static_cast<double>(done_) / static_cast<double>(total_),
         0.0, 1.0);
-    std::vector<std::string> notes{percent_text(part)};
+    std::vector<std::string> notes{has_total ? percent_text(part) : megabytes_text(done_)};
     if (part > 0) notes.push_back(time_left_text(seconds_since(start_) * (1 - part) / part));
     const Clock::time_point now = Clock::now();
     if (state.display->draws()) {
@@ -176,7 +189,7 @@ std::string progress_line(const std::string& what, double part,
   const std::string begin = what.empty() ? "" : what + " ", all = join(notes);
   const int64_t room = static_cast<int64_t>(most) - std::ssize(begin) - std::ssize(all) -
                        std::ssize(std::string_view("[] "));
-  if (room >= kLeast)
+  if (room >= kLeast && part >= 0)
     return begin + bar(std::min(room, kMost), part, has_colours) + " " + all;
   const std::string colon = what.empty() ? "" : what + ": ";
   for (size_t count = notes.size(); count > 0; --count)

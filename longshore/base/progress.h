@@ -19,7 +19,8 @@ class Progress {
     std::chrono::milliseconds first{1000}, period{10'000};
   };
 
-  // `what` is under way, such as "reading weights": `total` units of it, which add() counts.
+  // `what` is under way, such as "reading weights": `total` units of it, which add() counts. 0: the
+  // total is not known, and the count is of bytes, and shown.
   Progress(std::string what, int64_t total) : Progress(std::move(what), total, Pace{}) {}
   Progress(std::string what, int64_t total, Pace pace);
   // The part that is done, from 0 to 1, is what `part` says. It is asked from a thread of its own.
@@ -64,12 +65,13 @@ ProgressDisplay* show_progress_on(ProgressDisplay* display);
 
 // For options that ask for no progress.
 void show_no_progress();
+inline constexpr const char* kQuietHelp = "show nothing on how far it has come";
 
 // For whoever is about to print: takes back what is drawn, until it is drawn anew.
 void erase_progress();
 
 // "what [=====     ] 43 %, 1:20 left", of fewer characters than `columns`: where there is no room,
-// without the bar, then without the last notes.
+// or the part is negative, since nobody knows it, without the bar, then without the last notes.
 std::string progress_line(const std::string& what, double part,
                           const std::vector<std::string>& notes, int columns, bool has_colours);
 

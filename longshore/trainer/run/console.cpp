@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <string_view>
 
 #include "longshore/base/print.h"
@@ -71,7 +72,8 @@ void Console::progress(int64_t done, int64_t total, double seconds_left,
                        const std::vector<std::string>& notes) {
   if (!draws_) return;
   std::vector<std::string> all{fmt::format("{}/{}", done, total), time_left_text(seconds_left)};
-  all.insert(all.end(), notes.begin(), notes.end());
+  std::ranges::copy_if(notes, std::back_inserter(all),
+                       [](const std::string& note) { return !note.empty(); });
   draw("", static_cast<double>(done) / static_cast<double>(total), all);
 }
 

@@ -11,7 +11,6 @@
 #include "longshore/base/atomic_file.h"
 #include "longshore/base/error.h"
 #include "longshore/base/printable.h"
-#include "longshore/base/report_signal.h"
 #include "longshore/base/stop_signal.h"
 #include "longshore/data/rows/token_file_check.h"
 #include "longshore/models/hf/config.h"
@@ -123,7 +122,6 @@ void require_unchanged(const Config& config, const TrainingData& data) {
 void train(const Config& given, Verbosity verbosity) {
   require_decoder(given);
   require_inputs(given);
-  const ReportSignal reports;
   const StopSignal listening(StopSignal::First::ends);  // others may be waited for in vain
   const Launch launch = find_launch();
   const ChosenBackend chosen = choose_backend(given, launch.local_rank);

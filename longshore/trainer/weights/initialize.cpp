@@ -9,6 +9,7 @@
 
 #include "longshore/base/bfloat16.h"
 #include "longshore/base/philox.h"
+#include "longshore/base/progress.h"
 #include "longshore/trainer/weights/normal_numbers.h"
 #include "longshore/trainer/weights/read_floats.h"
 #include "longshore/trainer/weights/row_norms.h"
@@ -170,7 +171,8 @@ void initial_values(const Parameter& parameter, uint64_t seed, int64_t first,
 }
 
 void write_parameters(const offload::ParameterLayout& layout, const FillParameter& fill,
-                      offload::Arguments& arguments, Copies copies, const CopyMatrix& copy) {
+                      offload::Arguments& arguments, Copies copies, const CopyMatrix& copy,
+                      const char* what) {
   std::vector<std::pair<const Bucket*, Piece>> work;
   for (const Bucket& bucket : layout.buckets) {
     for (Copy copy : written_copies(bucket, copies)) {
@@ -181,6 +183,9 @@ void write_parameters(const offload::ParameterLayout& layout, const FillParamete
     }
     for (const Piece& piece : pieces(bucket)) work.push_back({&bucket, piece});
   }
+  int64_t elements = 0;
+  for (const auto& [bucket, piece] : work) elements += piece.count;
+  Progress progress(what, elements);
   std::exception_ptr failure;
 #pragma omp parallel
   {
@@ -188,6 +193,7 @@ void write_parameters(const offload::ParameterLayout& layout, const FillParamete
 #pragma omp for schedule(dynamic)
     for (size_t i = 0; i < work.size(); ++i) try {
         writer.write(*work[i].first, work[i].second);
+        progress.add(work[i].second.count);
       } catch (...) {
 #pragma omp critical(write_parameters_failure)
         if (!failure) failure = std::current_exception();
@@ -211,7 +217,7 @@ void initialize(const offload::ParameterLayout& layout, uint64_t seed,
       initial_values(parameter, seed, own,
                      values.subspan(static_cast<size_t>(own - first), static_cast<size_t>(count)));
   };
-  write_parameters(layout, fill, arguments);
+  write_parameters(layout, fill, arguments, Copies::all, nullptr, "initializing weights");
 }
 
 }  // namespace longshore::trainer

@@ -76,6 +76,8 @@ TEST(SameRun, OtherKeysMayChange) {
                               "eval_steps=2",
                               "sample_tokens=0",
                               "profiler_steps=2",
+                              "log_period=5",
+                              "memory_report_steps=1,2",
                               "dataset_path=/moved/train.tokens",
                               "tokenizer_path=/moved",
                               "load_parameters_path=/moved"})
