@@ -9,6 +9,7 @@
 #include <cmath>
 #include <condition_variable>
 #include <cstdio>
+#include <exception>
 #include <mutex>
 #include <stop_token>
 #include <system_error>
@@ -41,8 +42,10 @@ class StandardError : public ProgressDisplay {
   void draw(const std::string& what, double part, const std::vector<std::string>& notes) override {
     if (output_.waits()) return;
     const int columns = terminal_columns(STDERR_FILENO);
-    const size_t before = std::exchange(width_, progress_line(what, part, notes, columns, false).size());
-    std::string line = "\r" + progress_line(what, part, notes, columns, shows_colours(STDERR_FILENO));
+    const size_t before =
+        std::exchange(width_, progress_line(what, part, notes, columns, false).size());
+    std::string line =
+        "\r" + progress_line(what, part, notes, columns, shows_colours(STDERR_FILENO));
     if (before > width_) line += std::string(before - width_, ' ');
     output_.put(std::move(line));
   }
@@ -130,7 +133,12 @@ void Progress::start() {
     state.alive.push_back(this);
   }
   try {
-    thread_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
+    thread_ = std::jthread([this](const std::stop_token& stop) {
+      try {
+        watch(stop);
+      } catch (const std::exception&) {  // no memory: then nothing more is shown
+      }
+    });
   } catch (const std::system_error&) {
   }
 }
@@ -150,9 +158,11 @@ void Progress::watch(const std::stop_token& stop) {
     std::lock_guard shared_lock(state.mutex);
     if (state.alive.front() != this || !state.display) continue;
     const bool has_total = part_ || total_ > 0;
-    const double part = !has_total ? kUnknown : std::clamp(
-        part_ ? part_() : static_cast<double>(done_) / static_cast<double>(total_),
-        0.0, 1.0);
+    const double part =
+        !has_total
+            ? kUnknown
+            : std::clamp(part_ ? part_() : static_cast<double>(done_) / static_cast<double>(total_),
+                         0.0, 1.0);
     std::vector<std::string> notes{has_total ? percent_text(part) : megabytes_text(done_)};
     if (part > 0) notes.push_back(time_left_text(seconds_since(start_) * (1 - part) / part));
     const Clock::time_point now = Clock::now();
@@ -203,8 +213,9 @@ std::string time_left_text(double seconds) {
   const int64_t count = seconds > 0 ? std::llround(std::min(seconds, kMost)) : 0;
   char text[32];
   if (count >= 3600)
-    std::snprintf(text, sizeof text, "%lld:%02lld:%02lld left", static_cast<long long>(count / 3600),
-                  static_cast<long long>(count / 60 % 60), static_cast<long long>(count % 60));
+    std::snprintf(text, sizeof text, "%lld:%02lld:%02lld left",
+                  static_cast<long long>(count / 3600), static_cast<long long>(count / 60 % 60),
+                  static_cast<long long>(count % 60));
   else
     std::snprintf(text, sizeof text, "%lld:%02lld left", static_cast<long long>(count / 60),
                   static_cast<long long>(count % 60));

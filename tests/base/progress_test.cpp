@@ -18,8 +18,10 @@ using testing::StartsWith;
 TEST(ProgressLine, HasABarWhereThereIsRoom) {
   EXPECT_EQ(progress_line("saving", 0.5, {"50 %", "0:04 left"}, 80, false),
             "saving [====================                    ] 50 %, 0:04 left");
-  EXPECT_EQ(progress_line("", 1, {"8/8", "0:00 left"}, 33, false), "[=================] 8/8, 0:00 left");
-  EXPECT_EQ(progress_line("saving", 0.5, {"50 %", "0:04 left"}, 30, false), "saving: 50 %, 0:04 left");
+  EXPECT_EQ(progress_line("", 1, {"8/8", "0:00 left"}, 33, false),
+            "[=================] 8/8, 0:00 left");
+  EXPECT_EQ(progress_line("saving", 0.5, {"50 %", "0:04 left"}, 30, false),
+            "saving: 50 %, 0:04 left");
   EXPECT_EQ(progress_line("saving", 0.5, {"50 %", "0:04 left"}, 20, false), "saving: 50 %");
   EXPECT_EQ(progress_line("saving", 0.5, {"50 %", "0:04 left"}, 5, false), "savi");
 }

@@ -90,8 +90,7 @@ LossMask TextInput::loss_mask() const {
   return all_is_trained ? LossMask::absent : LossMask::present;
 }
 
-void TextInput::read(
-    const std::function<void(EncodeChunk, int64_t bytes)>& hand_over) const {
+void TextInput::read(const std::function<void(EncodeChunk, int64_t bytes)>& hand_over) const {
   Texts chunk;
   size_t chunk_bytes = 0;
   auto finish_chunk = [&] {

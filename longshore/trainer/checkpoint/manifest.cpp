@@ -205,7 +205,8 @@ void verify_files(const fs::path& folder, const Manifest& manifest) {
   parallel_for(manifest.files.size(), [&](size_t i) {
     const SavedFile& saved = manifest.files[i];
     const fs::path path = folder / saved.path;
-    if (const std::string hash = data::file_hash(opened(saved), path, &bytes_read); hash != saved.hash)
+    if (const std::string hash = data::file_hash(opened(saved), path, &bytes_read);
+        hash != saved.hash)
       throw DataError(path_text(path) + ": found the hash " + hash + ", expected " +
                       excerpt(saved.hash) + ": it is not what was written");
   });

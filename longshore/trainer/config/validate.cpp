@@ -682,11 +682,11 @@ void refuse_if_any(const ProblemList& problems) {
 }  // namespace
 
 void find_other_faults(const Config& config, ProblemList& problems) {
-  find_faults(config,
-              {check_run, check_training, check_parallelism, check_optimizer, check_dtypes,
-               check_objective, check_data, check_evaluation, check_choices, check_sample,
-               check_report},
-              problems);
+  find_faults(
+      config,
+      {check_run, check_training, check_parallelism, check_optimizer, check_dtypes, check_objective,
+       check_data, check_evaluation, check_choices, check_sample, check_report},
+      problems);
 }
 
 void find_model_faults(const Config& config, ProblemList& problems) {

@@ -40,8 +40,8 @@ class Console : private ProgressDisplay {
   }
   // The characters that a line has room for, where it is to fit a terminal.
   std::optional<int> columns() const;
-  // Draws the bar of training, if standard output is a terminal. `notes`, without those that are "",
-  // follow the time left, the most important first.
+  // Draws the bar of training, if standard output is a terminal. `notes`, without those that are
+  // "", follow the time left, the most important first.
   void progress(int64_t done, int64_t total, double seconds_left,
                 const std::vector<std::string>& notes);
 

@@ -71,12 +71,11 @@ std::vector<std::string> contents(const fs::path& folder, const std::string& bes
       fs::is_symlink(folder / kAdapterFolder) && fs::is_symlink(folder / kModelFolder);
   add_link(kAdapterFolder, has_both ? "adapter for the weights below, as peft reads it"
                                     : "adapter, as peft reads it");
-  add_link(kModelFolder, has_both
-                             ? "weights without it, as Hugging Face's libraries read them"
-                             : "weights, as Hugging Face's libraries read them");
+  add_link(kModelFolder, has_both ? "weights without it, as Hugging Face's libraries read them"
+                                  : "weights, as Hugging Face's libraries read them");
   if (!best.empty()) add_link(kBestLink, best);
-  lines.push_back(summary_row("", fmt::format("{}, {}, {}, {}", kConfigFile, kPlanFile,
-                                              kMetricsFile, kSummaryFile)));
+  lines.push_back(summary_row(
+      "", fmt::format("{}, {}, {}, {}", kConfigFile, kPlanFile, kMetricsFile, kSummaryFile)));
   return lines;
 }
 

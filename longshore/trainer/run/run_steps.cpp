@@ -105,9 +105,8 @@ StepMetrics RunSteps::run(int64_t i, bool is_flushed) {
                             .checkpoint_stall_seconds = checkpoints_.take_stall_seconds()};
   show(metrics);
   if (const bool is_asked = ReportSignal::take(); is_asked || reports_memory_after(i))
-    run_.console.notice(
-        fmt::format("memory after step {}:\n{}", i,
-                    live_memory_text(run_.plans, session_, run_.backend)));
+    run_.console.notice(fmt::format("memory after step {}:\n{}", i,
+                                    live_memory_text(run_.plans, session_, run_.backend)));
   return metrics;
 }
 
@@ -131,7 +130,8 @@ bool RunSteps::reports_memory_after(int64_t step) const {
 
 void RunSteps::write_trace() {
   if (run_.world.is_first())
-    run_.console.notice(recorder_.write(run_.plans.step, run_.opened.directory->path() / kTraceFile));
+    run_.console.notice(
+        recorder_.write(run_.plans.step, run_.opened.directory->path() / kTraceFile));
 }
 
 void RunSteps::end() {

@@ -27,7 +27,8 @@ std::vector<std::string> memory_rows(const MemoryByKind& memory) {
   std::vector<std::string> rows;
   const auto add = [&](const std::string& what, const auto& cell) {
     std::string cells;
-    for (offload::MemoryKind kind : kinds) cells += fmt::format("{:>{}}", cell(memory[kind], kind), kWidth);
+    for (offload::MemoryKind kind : kinds)
+      cells += fmt::format("{:>{}}", cell(memory[kind], kind), kWidth);
     rows.push_back(summary_row(what, cells));
   };
   add("peak memory", [](const auto&, offload::MemoryKind kind) { return offload::name(kind); });
@@ -36,8 +37,9 @@ std::vector<std::string> memory_rows(const MemoryByKind& memory) {
   };
   add("  in all", [&](const auto& one, auto) { return bytes_or_none(one.peak_bytes); });
   for (offload::Category category : offload::kCategories)
-    if (std::ranges::any_of(
-            kinds, [&](offload::MemoryKind kind) { return memory[kind].by_category[category] > 0; }))
+    if (std::ranges::any_of(kinds, [&](offload::MemoryKind kind) {
+          return memory[kind].by_category[category] > 0;
+        }))
       add("  " + std::string(offload::name(category)),
           [&](const auto& one, auto) { return bytes_or_none(one.by_category[category]); });
   return rows;
@@ -86,21 +88,21 @@ std::string text(const Summary& s) {
   };
   add("steps", fmt::format("{}, median {:.3f} s, p90 {:.3f} s", s.steps, s.median_step_seconds,
                            s.p90_step_seconds));
-  add("speed", fmt::format("{:.1f} tokens/s/device, MFU {:.1f} %, waiting for data {:.2f} %",
-                           s.tokens_per_second_per_device, 100 * s.mfu,
-                           100 * s.data_wait_fraction));
+  add("speed",
+      fmt::format("{:.1f} tokens/s/device, MFU {:.1f} %, waiting for data {:.2f} %",
+                  s.tokens_per_second_per_device, 100 * s.mfu, 100 * s.data_wait_fraction));
   if (s.ranks)
-    add("processes", fmt::format("{}; the slowest is rank {}, {:.4f} s a step beside {:.4f} s",
-                                 s.ranks->count, s.ranks->slowest,
-                                 s.ranks->slowest_median_step_seconds,
-                                 s.ranks->fastest_median_step_seconds));
+    add("processes",
+        fmt::format("{}; the slowest is rank {}, {:.4f} s a step beside {:.4f} s", s.ranks->count,
+                    s.ranks->slowest, s.ranks->slowest_median_step_seconds,
+                    s.ranks->fastest_median_step_seconds));
   if (s.validation && s.validation->loss) add("validation loss", total_text(*s.validation));
   if (s.validation && s.validation->choices) add("choices", text(*s.validation->choices));
   if (s.checkpoints)
-    add("checkpoints", fmt::format("{}, the last of {}, {:.0f} MB/s, training waits {:.3f} s",
-                                   s.checkpoints->saves, offload::bytes_text(s.checkpoints->bytes),
-                                   s.checkpoints->bytes_per_second / 1e6,
-                                   s.checkpoints->median_stall_seconds));
+    add("checkpoints",
+        fmt::format("{}, the last of {}, {:.0f} MB/s, training waits {:.3f} s",
+                    s.checkpoints->saves, offload::bytes_text(s.checkpoints->bytes),
+                    s.checkpoints->bytes_per_second / 1e6, s.checkpoints->median_stall_seconds));
   std::ranges::move(memory_rows(s.memory), std::back_inserter(rows));
   return join(rows, "\n");
 }

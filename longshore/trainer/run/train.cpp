@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -10,6 +11,7 @@
 
 #include "longshore/base/atomic_file.h"
 #include "longshore/base/error.h"
+#include "longshore/base/late_notice.h"
 #include "longshore/base/printable.h"
 #include "longshore/base/stop_signal.h"
 #include "longshore/data/rows/token_file_check.h"
@@ -143,7 +145,11 @@ void train(const Config& given, Verbosity verbosity) {
   if (starts_from_weights(config))
     require_weights(config, model,
                     offload::lay_out(make_model(config, chosen.target), layout_options(config)));
+  std::optional<LateNotice> choosing;
+  if (world->is_first())
+    choosing.emplace("train: trying many plans, to choose among them", std::chrono::seconds(2));
   const auto [with_choices, account] = with_chosen_policy(asked);
+  choosing.reset();
   if (!account.empty()) console.line(account);
 
   const std::unique_ptr<offload::Backend> backend = make_backend(

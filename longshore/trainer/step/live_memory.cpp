@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include "longshore/offload/memory/alignment.h"
 #include "longshore/offload/plan/lifetimes.h"
@@ -43,8 +44,22 @@ Peak find_peak(const std::vector<const Plan*>& plans, MemoryKind kind) {
   return peak;
 }
 
+// By stage and name of a value what policies know it by.
+using Labels = std::map<std::pair<std::string, std::string>, std::string>;
+
+Labels labels_of(const models::Model& model) {
+  Labels labels;
+  for (const models::Stage& stage : model.stages)
+    for (const models::Program& program : stage.programs)
+      for (const models::Value& value : program.values)
+        if (!value.label.empty()) labels.try_emplace({stage.name, value.name}, value.label);
+  return labels;
+}
+
 class Table {
  public:
+  explicit Table(const models::Model& model) : known_(labels_of(model)) {}
+
   void add_now(const Plan& plan, int buffer) {
     LiveMemory& row = row_of(plan, buffer);
     ++row.now_buffers;
@@ -64,7 +79,11 @@ class Table {
     }
     if (now == 0 && peak == 0) return;
     LiveMemory& row = rows_[{category, "", kBesidePlans}];
-    row = {.category = category, .stage = "", .name = kBesidePlans, .now_bytes = now, .peak_bytes = peak};
+    row = {.category = category,
+           .stage = "",
+           .name = kBesidePlans,
+           .now_bytes = now,
+           .peak_bytes = peak};
   }
 
   std::vector<LiveMemory> rows() const {
@@ -81,15 +100,18 @@ class Table {
   LiveMemory& row_of(const Plan& plan, int buffer) {
     auto [labels, is_new] = labels_.try_emplace(&plan);
     if (is_new) labels->second = offload::buffer_labels(plan);
-    const offload::BufferLabel& label = labels->second[static_cast<size_t>(buffer)];
+    const auto& [stage, own_name] = labels->second[static_cast<size_t>(buffer)];
+    const auto known = known_.find({stage, own_name});
+    const std::string& name = known == known_.end() ? own_name : known->second;
     const Category category = plan.buffers[buffer].category;
-    LiveMemory& row = rows_[{category, label.stage, label.name}];
+    LiveMemory& row = rows_[{category, stage, name}];
     row.category = category;
-    row.stage = label.stage;
-    row.name = label.name;
+    row.stage = stage;
+    row.name = name;
     return row;
   }
 
+  const Labels known_;
   std::map<std::tuple<Category, std::string, std::string>, LiveMemory> rows_;
   std::map<const Plan*, std::vector<offload::BufferLabel>> labels_;
 };
@@ -113,7 +135,6 @@ std::vector<int> left_to_next_step(const Plan& plan, MemoryKind kind) {
     if (plan.buffers[b].kind == kind) left.push_back(b);
   return left;
 }
-
 
 // Rows of less than that many bytes as one for each category.
 std::vector<LiveMemory> with_small_ones_together(const std::vector<LiveMemory>& rows,
@@ -156,15 +177,17 @@ std::string line(const std::string& category, const std::string& stage, const st
 
 std::string text_of(MemoryKind kind, const TrainingPlans& plans, TrainingSession& session) {
   const offload::MemoryAnalysis& planned = session.planned()[kind];
-  const std::vector<LiveMemory> rows = live_memory(plans, session.planned(), session.ledger(),
-                                                   session.step().is_deferred(), kind);
+  const std::vector<LiveMemory> rows =
+      live_memory(plans, session.planned(), session.ledger(), session.step().is_deferred(), kind);
   int64_t now = 0;
   for (const LiveMemory& row : rows) now += row.now_bytes;
-  const int64_t counted = session.ledger().now_bytes(kind), arena = session.peak_bytes(kind) - counted;
+  const int64_t counted = session.ledger().now_bytes(kind),
+                arena = session.peak_bytes(kind) - counted;
   std::string text = fmt::format("{}: {} of arguments", offload::name(kind), bytes_text(counted));
   if (arena > 0) {
     text += fmt::format(" + {} of arena", bytes_text(arena));
-    if (now > counted) text += fmt::format(", with {} for the next step", bytes_text(now - counted));
+    if (now > counted)
+      text += fmt::format(", with {} for the next step", bytes_text(now - counted));
   }
   text += fmt::format("; planned {}\n", bytes_text(planned.peak_bytes));
   if (const Peak peak = find_peak(plans.all(), kind); peak.plan) {
@@ -185,7 +208,7 @@ std::string text_of(MemoryKind kind, const TrainingPlans& plans, TrainingSession
 std::vector<LiveMemory> live_memory(const TrainingPlans& plans, const MemoryByKind& planned,
                                     const Ledger& ledger, bool is_deferred, MemoryKind kind) {
   const std::vector<const Plan*> all = plans.all();
-  Table table;
+  Table table(plans.model);
   const Peak peak = find_peak(all, kind);
   std::set<std::string> at_peak;  // arguments of that plan
   if (peak.plan)

@@ -173,19 +173,29 @@ void initial_values(const Parameter& parameter, uint64_t seed, int64_t first,
 void write_parameters(const offload::ParameterLayout& layout, const FillParameter& fill,
                       offload::Arguments& arguments, Copies copies, const CopyMatrix& copy,
                       const char* what) {
+  // Between the parts of quantized parameters there is room that nothing else fills.
+  const auto is_zeroed = [](const Bucket& bucket, Copy copy) {
+    return !is_weight(copy) || is_quantized(bucket);
+  };
   std::vector<std::pair<const Bucket*, Piece>> work;
+  int64_t elements = 0;
   for (const Bucket& bucket : layout.buckets) {
+    for (const Piece& piece : pieces(bucket)) {
+      work.push_back({&bucket, piece});
+      elements += piece.count;
+    }
+    for (Copy copy : written_copies(bucket, copies))
+      if (is_zeroed(bucket, copy)) elements += bucket.part(copy).count;
+  }
+  Progress progress(what, elements);
+  for (const Bucket& bucket : layout.buckets)
     for (Copy copy : written_copies(bucket, copies)) {
       const std::string name = argument_name(bucket, copy);
       arguments.at(name, bytes(bucket, copy), bucket.homes.of(copy), category(copy));
-      // Between the parts of quantized parameters there is room that nothing else fills.
-      if (!is_weight(copy) || is_quantized(bucket)) arguments.write_zeros(name);
+      if (!is_zeroed(bucket, copy)) continue;
+      arguments.write_zeros(name);
+      progress.add(bucket.part(copy).count);
     }
-    for (const Piece& piece : pieces(bucket)) work.push_back({&bucket, piece});
-  }
-  int64_t elements = 0;
-  for (const auto& [bucket, piece] : work) elements += piece.count;
-  Progress progress(what, elements);
   std::exception_ptr failure;
 #pragma omp parallel
   {

@@ -26,8 +26,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
-const std::string kSmall =
-    TRAIN_PROGRAM
+const std::string kSmall = TRAIN_PROGRAM
     " --config quickstart.yml backend=cpu base_emb_dim=32 base_num_decoder_layers=2 "
     "base_num_query_heads=2 base_num_kv_heads=1 head_dim=16 base_mlp_dim=32 max_target_length=64 "
     "per_device_batch_size=2 vocab_size=257 dtype=float32 dataset_type=synthetic dataset_path= "
@@ -138,7 +137,8 @@ TEST_F(Terminal, GetsColoursUnlessNobodyWantsThem) {
   ASSERT_EQ(plain.exit_code, 0) << plain.output;
   EXPECT_EQ(plain.output.find('\033'), std::string::npos) << plain.output;
   EXPECT_FALSE(plain.lines_with("[=").empty());
-  EXPECT_THAT(run_on_terminal(command + "c", 80, "NO_COLOR= TERM=xterm").output, HasSubstr("\033["));
+  EXPECT_THAT(run_on_terminal(command + "c", 80, "NO_COLOR= TERM=xterm").output,
+              HasSubstr("\033["));
 }
 
 TEST_F(Terminal, ThatIsDumbAndAPipeGetWholeLinesAlone) {
@@ -156,10 +156,10 @@ TEST_F(Terminal, ThatIsDumbAndAPipeGetWholeLinesAlone) {
 }
 
 TEST_F(Terminal, HasRoomForTheSummary) {
-  const Shown shown = run_on_terminal(
-      train("steps=5 run_name=a lora_rank=2 modules_to_save=lm_head "
-            "optimizer_memory_host_offload=true remat_policy=minimal_offloaded"),
-      80);
+  const Shown shown =
+      run_on_terminal(train("steps=5 run_name=a lora_rank=2 modules_to_save=lm_head "
+                            "optimizer_memory_host_offload=true remat_policy=minimal_offloaded"),
+                      80);
   ASSERT_EQ(shown.exit_code, 0) << shown.output;
   const std::vector<std::string> lines = shown.lines();
   const auto first = std::ranges::find_if(
@@ -172,11 +172,12 @@ TEST_F(Terminal, HasRoomForTheSummary) {
     if (!line->starts_with("run directory ")) {
       EXPECT_LE(line->size(), 80u) << *line;
     }
-    EXPECT_TRUE(line->size() <= 18 || (*line)[17] == ' ') << *line;  // where the second column begins
+    EXPECT_TRUE(line->size() <= 18 || (*line)[17] == ' ')
+        << *line;  // where the second column begins
   }
   EXPECT_LE(count, 24u);
-  for (const char* words : {"5, median ", "tokens/s/device, MFU ", "waiting for data ", "optimizer ",
-                            "pinned_host", "  adapter/ ", "run directory "})
+  for (const char* words : {"5, median ", "tokens/s/device, MFU ", "waiting for data ",
+                            "optimizer ", "pinned_host", "  adapter/ ", "run directory "})
     EXPECT_THAT(shown.output, HasSubstr(words));
 }
 
@@ -212,8 +213,9 @@ TEST_F(Terminal, GetsALineEachLogPeriod) {
   for (std::string line; std::getline(records, line);) ++count;
   EXPECT_EQ(count, 8);
   // It is no other run for that.
-  const ProgramResult more = run_program(train("steps=12 log_period=100 run_name=a "
-                                               "learning_rate_schedule_steps=8"));
+  const ProgramResult more =
+      run_program(train("steps=12 log_period=100 run_name=a "
+                        "learning_rate_schedule_steps=8"));
   EXPECT_THAT(printed_steps(more.output), ElementsAre("8", "11")) << more.output;
 }
 

@@ -32,26 +32,35 @@ class TrainedFor {
         batch_schema(plans_.model, {config_.per_device_batch_size, config_.max_target_length}),
         static_cast<int32_t>(config_.model.vocabulary), 1);
     for (int i = 0; i < 2; ++i)
-      session_.step().run({source(i)}, {.learning_rate = 0.01, .number = i + 1},
-                          session_.ledger());
+      session_.step().run({source(i)}, {.learning_rate = 0.01, .number = i + 1}, session_.ledger());
   }
 
   const TrainingPlans& plans() const { return plans_; }
   TrainingSession& session() { return session_; }
   offload::Backend& backend() { return *backend_; }
   std::vector<LiveMemory> live(MemoryKind kind) {
-    return live_memory(plans_, session_.planned(), session_.ledger(),
-                       session_.step().is_deferred(), kind);
+    return live_memory(plans_, session_.planned(), session_.ledger(), session_.step().is_deferred(),
+                       kind);
   }
 
  private:
   static Config config(std::vector<std::string> settings) {
-    const std::vector<std::string> small{
-        "dataset_type=synthetic", "dataset_path=", "eval_dataset_path=", "tokenizer_path=",
-        "sample_tokens=0", "base_emb_dim=32", "base_num_decoder_layers=3",
-        "base_num_query_heads=2", "base_num_kv_heads=1", "head_dim=16", "base_mlp_dim=32",
-        "max_target_length=64", "per_device_batch_size=2", "vocab_size=257", "dtype=float32",
-        "enable_checkpointing=false"};
+    const std::vector<std::string> small{"dataset_type=synthetic",
+                                         "dataset_path=",
+                                         "eval_dataset_path=",
+                                         "tokenizer_path=",
+                                         "sample_tokens=0",
+                                         "base_emb_dim=32",
+                                         "base_num_decoder_layers=3",
+                                         "base_num_query_heads=2",
+                                         "base_num_kv_heads=1",
+                                         "head_dim=16",
+                                         "base_mlp_dim=32",
+                                         "max_target_length=64",
+                                         "per_device_batch_size=2",
+                                         "vocab_size=257",
+                                         "dtype=float32",
+                                         "enable_checkpointing=false"};
     settings.insert(settings.begin(), small.begin(), small.end());
     return load_config("quickstart.yml", settings, default_configs_directory());
   }
@@ -130,13 +139,15 @@ TEST(LiveMemory, TellsWhatNoPlanKnows) {
 TEST(LiveMemory, IsATableOf80Columns) {
   for (const std::vector<std::string>& settings : kSettings) {
     TrainedFor trained(settings);
-    const std::string text = live_memory_text(trained.plans(), trained.session(), trained.backend());
+    const std::string text =
+        live_memory_text(trained.plans(), trained.session(), trained.backend());
     std::istringstream lines(text);
     for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << line;
     const MemoryByKind& planned = trained.session().planned();
-    EXPECT_THAT(text, HasSubstr("; planned " + offload::bytes_text(
-                                                   planned[MemoryKind::device].peak_bytes)));
-    EXPECT_THAT(text, HasSubstr(offload::bytes_text(planned[MemoryKind::device].live_bytes) + "\n"));
+    EXPECT_THAT(text, HasSubstr("; planned " +
+                                offload::bytes_text(planned[MemoryKind::device].peak_bytes)));
+    EXPECT_THAT(text,
+                HasSubstr(offload::bytes_text(planned[MemoryKind::device].live_bytes) + "\n"));
   }
 }
 

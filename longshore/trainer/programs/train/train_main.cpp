@@ -28,9 +28,10 @@ int main(int argc, char** argv) {
   std::vector<std::string> overrides;
   app.add_option("--config", config_name, "a path, or the name of a file in configs/")->required();
   bool is_quiet = false;
-  app.add_flag("--quiet", is_quiet,
-               "prints warnings, errors, what its data is and the summary: no line for each step, and "
-               "no bar");
+  app.add_flag(
+      "--quiet", is_quiet,
+      "prints warnings, errors, what its data is and the summary: no line for each step, and "
+      "no bar");
   trainer::add_config_keys(app, overrides);
   auto train = [&] {
     trainer::train(
