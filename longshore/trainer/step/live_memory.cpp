@@ -184,16 +184,16 @@ std::string text_of(MemoryKind kind, const TrainingPlans& plans, TrainingSession
   const int64_t counted = session.ledger().now_bytes(kind),
                 arena = session.peak_bytes(kind) - counted;
   std::string text = fmt::format("{}: {} of arguments", offload::name(kind), bytes_text(counted));
-  if (arena > 0) {
-    text += fmt::format(" + {} of arena", bytes_text(arena));
-    if (now > counted)
-      text += fmt::format(", with {} for the next step", bytes_text(now - counted));
-  }
+  if (arena > 0) text += fmt::format(" + {} of arena", bytes_text(arena));
   text += fmt::format("; planned {}\n", bytes_text(planned.peak_bytes));
+  if (now > counted)
+    text += fmt::format("  of the arena {} hold what the next step's update needs\n",
+                        bytes_text(now - counted));
   if (const Peak peak = find_peak(plans.all(), kind); peak.plan) {
     const offload::Instruction& instruction = peak.plan->instructions[peak.instruction];
-    text += fmt::format("  fullest in plan {}, at {} of {} {}\n", peak.plan->name, instruction.name,
-                        instruction.scope.stage, instruction.scope.layer);
+    text +=
+        fmt::format("  fullest in plan {}, at {} of {} {}\n", peak.plan->name,
+                    cut(instruction.name, 20), instruction.scope.stage, instruction.scope.layer);
   }
   text += line("category", "stage", "label", "alive now", "at the peak");
   const int64_t least = std::max(now, planned.live_bytes) / 100;
