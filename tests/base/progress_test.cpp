@@ -3,9 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <limits>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
 
 namespace longshore {
@@ -14,12 +17,13 @@ namespace {
 using namespace std::chrono_literals;
 using testing::HasSubstr;
 using testing::StartsWith;
+using testing::StrEq;
 
 TEST(ProgressLine, HasABarWhereThereIsRoom) {
   EXPECT_EQ(progress_line("saving", 0.5, {"50 %", "0:04 left"}, 80, false),
             "saving [====================                    ] 50 %, 0:04 left");
   EXPECT_EQ(progress_line("", 1, {"8/8", "0:00 left"}, 33, false),
-            "[=================] 8/8, 0:00 left");
+            "[===============] 8/8, 0:00 left");
   EXPECT_EQ(progress_line("saving", 0.5, {"50 %", "0:04 left"}, 30, false),
             "saving: 50 %, 0:04 left");
   EXPECT_EQ(progress_line("saving", 0.5, {"50 %", "0:04 left"}, 20, false), "saving: 50 %");
@@ -72,15 +76,29 @@ class Recorder : public ProgressDisplay {
 
   bool draws() const override { return draws_; }
   void draw(const std::string& what, double part, const std::vector<std::string>& notes) override {
-    events.push_back(progress_line(what, part, notes, 40, false));
+    note(progress_line(what, part, notes, 40, false));
   }
-  void erase() override { events.push_back("erased"); }
-  void print_line(const std::string& text) override { events.push_back(text); }
+  void erase() override { note("erased"); }
+  void print_line(const std::string& text) override { note(text); }
 
-  std::vector<std::string> events;
+  // Once there are so many.
+  std::vector<std::string> events(size_t count = 0) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return events_.size() >= count; });
+    return events_;
+  }
 
  private:
+  void note(const std::string& event) {
+    std::lock_guard lock(mutex_);
+    events_.push_back(event);
+    changed_.notify_all();
+  }
+
   bool draws_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::string> events_;
   ProgressDisplay* before_;
 };
 
@@ -89,53 +107,49 @@ TEST(Progress, IsDrawnAndTakenBack) {
   {
     Progress progress("reading", 4, {.first = 5ms, .period = 1h});
     progress.add(3);
-    Progress inner("within", 1, {.first = 5ms, .period = 1h});
-    std::this_thread::sleep_for(100ms);
+    Progress inner("within", 1, {.first = 1ms, .period = 1h});
+    recorder.events(2);
   }
-  ASSERT_GE(recorder.events.size(), 2u);
-  EXPECT_THAT(recorder.events.front(), StartsWith("reading ["));
-  EXPECT_THAT(recorder.events.front(), HasSubstr("] 75 %, 0:00 left"));
-  EXPECT_EQ(recorder.events.back(), "erased");
-  for (const std::string& event : recorder.events) EXPECT_EQ(event.find("within"), event.npos);
+  const std::vector<std::string> events = recorder.events();
+  EXPECT_THAT(events.back(), StrEq("erased"));
+  for (size_t i = 0; i + 1 < events.size(); ++i) {
+    EXPECT_THAT(events[i], StartsWith("reading ["));
+    EXPECT_THAT(events[i], HasSubstr("] 75 %, 0:0"));
+  }
 }
 
 TEST(Progress, MakesWayForWhatIsPrinted) {
   Recorder recorder(true);
+  erase_progress();  // there is nothing yet
   const Progress progress("reading", 4, {.first = 5ms, .period = 1h});
-  std::this_thread::sleep_for(100ms);
-  ASSERT_EQ(recorder.events.size(), 1u);
+  recorder.events(1);
   erase_progress();
-  erase_progress();  // nothing is left
-  EXPECT_EQ(recorder.events.size(), 2u);
-  EXPECT_EQ(recorder.events.back(), "erased");
+  const std::vector<std::string> events = recorder.events();
+  EXPECT_EQ(std::ranges::count(events, "erased"), 1);
+  EXPECT_GT(recorder.events(events.size() + 1).size(), events.size());  // drawn anew
 }
 
 TEST(Progress, IsALineEachPeriodWhereNothingCanBeDrawn) {
   Recorder recorder(false);
-  {
-    Progress progress("reading", 4, {.first = 1ms, .period = 500ms});
-    progress.add(1);
-    std::this_thread::sleep_for(1300ms);
-  }
-  ASSERT_FALSE(recorder.events.empty());
-  EXPECT_LE(recorder.events.size(), 2u);  // at 0.5 s or later, and at 1 s or later
-  EXPECT_THAT(recorder.events.front(), StartsWith("reading: 25 %, 0:0"));
+  const auto start = std::chrono::steady_clock::now();
+  Progress progress("reading", 4, {.first = 1ms, .period = 300ms});
+  progress.add(1);
+  const std::vector<std::string> events = recorder.events(3);
+  EXPECT_GE(std::chrono::steady_clock::now() - start, 900ms);
+  for (const std::string& event : events) EXPECT_THAT(event, StartsWith("reading: 25 %, 0:0"));
 }
 
 TEST(Progress, IsNotShownOfWhatIsShort) {
   Recorder recorder(true);
   for (int i = 0; i < 100; ++i) Progress("reading", 4).add(1);
-  EXPECT_TRUE(recorder.events.empty());
+  EXPECT_TRUE(recorder.events().empty());
 }
 
 TEST(Progress, OfBytesThatNobodyKnowsTheTotalOf) {
   Recorder recorder(true);
   Progress progress("tokenizing", 0, {.first = 5ms, .period = 1h});
   progress.add(12'000'000);
-  std::this_thread::sleep_for(100ms);
-  ASSERT_EQ(recorder.events.size(), 1u);
-  EXPECT_THAT(recorder.events[0], HasSubstr("12 MB"));
-  EXPECT_EQ(recorder.events[0].find('%'), std::string::npos);
+  EXPECT_EQ(recorder.events(1)[0], "tokenizing: 12 MB");
 }
 
 }  // namespace
