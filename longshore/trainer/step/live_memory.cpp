@@ -183,7 +183,7 @@ std::string text_of(MemoryKind kind, const TrainingPlans& plans, TrainingSession
   for (const LiveMemory& row : rows) now += row.now_bytes;
   const int64_t counted = session.ledger().now_bytes(kind),
                 arena = session.peak_bytes(kind) - counted;
-  std::string text = fmt::format("{}: {} of arguments", offload::name(kind), bytes_text(counted));
+  std::string text = fmt::format("{}: {}", offload::name(kind), bytes_text(counted));
   if (arena > 0) text += fmt::format(" + {} of arena", bytes_text(arena));
   text += fmt::format("; planned {}\n", bytes_text(planned.peak_bytes));
   if (now > counted)
