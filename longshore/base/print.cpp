@@ -2,8 +2,8 @@
 
 #include <string>
 
+#include "longshore/base/before_printing.h"
 #include "longshore/base/printable.h"
-#include "longshore/base/progress.h"
 #include "longshore/base/standard_output.h"
 #include "longshore/base/utf8.h"
 
@@ -33,7 +33,7 @@ std::string shown(std::string_view text) {
 }
 
 void print(std::FILE* stream, std::string_view text) {
-  erase_progress();
+  prepare_to_print();
   const std::string lines = shown(text);
   if (stream == stdout) return put_output(lines);
   std::fwrite(lines.data(), 1, lines.size(), stream);

@@ -15,6 +15,7 @@
 #include <system_error>
 #include <utility>
 
+#include "longshore/base/before_printing.h"
 #include "longshore/base/patient_output.h"
 #include "longshore/base/printable.h"
 #include "longshore/base/terminal.h"
@@ -74,7 +75,10 @@ struct Shared {
 
 // It outlives all threads.
 Shared& shared() {
-  static Shared& shared = *new Shared;
+  static Shared& shared = []() -> Shared& {
+    before_printing = erase_progress;
+    return *new Shared;
+  }();
   return shared;
 }
 

@@ -118,7 +118,7 @@ TEST_F(KeyAliasesTest, OfSomeSectionsAreOthersWithinThem) {
         {"validation.seq_len", ""},
         {"validation.local_batch_size", ""},
         {"evaluation.steps", ""},
-        {"logging.interval", ""}})
+        {"logging.interval", "log_period"}})
     EXPECT_EQ(key_for_other_name(name), key) << name;
 }
 
