@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "longshore/base/before_printing.h"
 #include "longshore/base/print.h"
 #include "longshore/base/text.h"
 
@@ -42,6 +43,7 @@ size_t write_page(int descriptor, std::string_view text, std::chrono::millisecon
 }  // namespace
 
 void print_error(std::string_view text, std::chrono::milliseconds patience) {
+  prepare_to_print();
   const std::string lines = shown(text);
   for (size_t written = 0; written < lines.size();) {
     const size_t count =

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "longshore/base/before_printing.h"
 #include "longshore/base/printable.h"
 #include "longshore/base/standard_output.h"
 #include "longshore/base/utf8.h"
@@ -32,6 +33,7 @@ std::string shown(std::string_view text) {
 }
 
 void print(std::FILE* stream, std::string_view text) {
+  prepare_to_print();
   const std::string lines = shown(text);
   if (stream == stdout) return put_output(lines);
   std::fwrite(lines.data(), 1, lines.size(), stream);

@@ -185,7 +185,7 @@ class Parts(TimedCommands):
         self.run(limit, self.program("train"), "--config", "quickstart.yml", "dataset_type=synthetic",
                  "eval_dataset_path=", "tokenizer_path=", "sample_tokens=0", "peak_tflops_per_device=1", "enable_checkpointing=false",
                  f"base_output_directory={self.runs}", f"run_name={name}", *settings,
-                 is_shown=lambda line: not re.match(r"MFU|run directory|completed step: [0-3],", line), **options)
+                 is_shown=lambda line: not re.match(r"MFU|run directory| +config\.yml|completed step: [0-3],", line), **options)
 
     def profile(self):
         """This device's, measured or, as long as it is not, as it comes with Longshore."""

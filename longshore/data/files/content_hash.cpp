@@ -74,7 +74,8 @@ std::string file_hash(const std::filesystem::path& path) {
 
 // Read, not mapped: a file that is cut off meanwhile, or a disk that fails, must not end the
 // process by a signal.
-std::string file_hash(const FileDescriptor& file, const std::filesystem::path& path) {
+std::string file_hash(const FileDescriptor& file, const std::filesystem::path& path,
+                      std::atomic<int64_t>* bytes_read) {
   constexpr size_t kPieceBytes = size_t{256} << 10;  // few calls of read, and still in the cache
   posix_fadvise(file.number(), 0, 0, POSIX_FADV_SEQUENTIAL);
   ContentHash hash;
@@ -84,6 +85,7 @@ std::string file_hash(const FileDescriptor& file, const std::filesystem::path& p
     count = read(file.number(), piece.data(), piece.size());
     if (count < 0 && errno == EINTR) continue;
     if (count > 0) hash.append(std::span(piece).first(static_cast<size_t>(count)));
+    if (count > 0 && bytes_read) *bytes_read += count;
   } while (count > 0 || (count < 0 && errno == EINTR));
   if (count < 0) throw DataError(path_text(path) + ": cannot read: " + std::strerror(errno));
   return hash.text();

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -41,7 +42,9 @@ class ContentHash {
 
 // The hash of a whole file. Throws a DataError that names the path when it cannot be opened.
 std::string file_hash(const std::filesystem::path& path);
-// Of one that is open for reading, from where it stands to its end; messages call it `path`.
-std::string file_hash(const FileDescriptor& file, const std::filesystem::path& path);
+// Of one that is open for reading, from where it stands to its end; messages call it `path`. Adds
+// the bytes to `bytes_read` as they are read.
+std::string file_hash(const FileDescriptor& file, const std::filesystem::path& path,
+                      std::atomic<int64_t>* bytes_read = nullptr);
 
 }  // namespace longshore::data

@@ -324,14 +324,15 @@ TokenFile::Range TokenFile::document(int64_t index) const {
   return {static_cast<int64_t>(first), static_cast<int64_t>(end - first)};
 }
 
-void TokenFile::verify(std::stop_token stop) const {
+void TokenFile::verify(std::stop_token stop, std::atomic<int64_t>* bytes_read) const {
   if (version_ < 3) return;
   const std::span<const std::byte> content =
       mapping_.bytes().subspan(static_cast<size_t>(header_bytes_));
   ContentHash hash;
   for_each_piece(std::ssize(content), int64_t{4} << 20, [&](int64_t first, int64_t count) {
-    if (!stop.stop_requested())
-      hash.append(content.subspan(static_cast<size_t>(first), static_cast<size_t>(count)));
+    if (stop.stop_requested()) return;
+    if (bytes_read) *bytes_read += count;
+    hash.append(content.subspan(static_cast<size_t>(first), static_cast<size_t>(count)));
   });
   if (stop.stop_requested() || hash.words() == content_hash_) return;
   throw DataError(path_text(path_) + ": changed since it was written: its contents have the hash " +

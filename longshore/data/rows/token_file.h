@@ -35,6 +35,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -108,7 +109,8 @@ class TokenFile {
 
   // Throws a DataError unless what follows the header has the hash that the header holds. Reads all
   // of it; returns early where `stop` asks for that, and at once before version 3, which has none.
-  void verify(std::stop_token stop) const;
+  // Adds the bytes to `bytes_read` as they are read.
+  void verify(std::stop_token stop, std::atomic<int64_t>* bytes_read = nullptr) const;
 
   // What tells token files apart: a hash of the file's size and of parts of it, all over the file.
   // From version 3 on the header, which is one of them, has a hash of everything; before, a change

@@ -14,15 +14,18 @@ namespace longshore::data {
 // Reads the files one after the other on a thread of its own, each at the speed of its disk.
 class TokenFileCheck {
  public:
-  explicit TokenFileCheck(std::vector<std::shared_ptr<const TokenFile>> files);
+  explicit TokenFileCheck(const std::vector<std::shared_ptr<const TokenFile>>& files);
   ~TokenFileCheck();  // does not wait for the rest
 
   // Throws TokenFile::verify's DataError where a file was found to be changed.
   void poll();
-  // The same once all files are read, or when `stops`, asked several times a second, says so.
+  // The same once all files are read, or when `stops`, asked several times a second, says so. Shows
+  // the progress.
   void finish(const std::function<bool()>& stops);
 
  private:
+  std::atomic<int64_t> bytes_read_ = 0;
+  double bytes_ = 1;  // of all files
   std::stop_source stop_;
   std::future<void> done_;
 };

@@ -90,13 +90,15 @@ LossMask TextInput::loss_mask() const {
   return all_is_trained ? LossMask::absent : LossMask::present;
 }
 
-void TextInput::read(const std::function<void(EncodeChunk)>& hand_over) const {
+void TextInput::read(const std::function<void(EncodeChunk, int64_t bytes)>& hand_over) const {
   Texts chunk;
   size_t chunk_bytes = 0;
   auto finish_chunk = [&] {
-    hand_over([this, texts = std::exchange(chunk, {})] {
-      return has_records(path_) ? encode_records(texts) : encode_paragraphs(texts);
-    });
+    hand_over(
+        [this, texts = std::exchange(chunk, {})] {
+          return has_records(path_) ? encode_records(texts) : encode_paragraphs(texts);
+        },
+        static_cast<int64_t>(chunk_bytes));
     chunk_bytes = 0;
   };
   auto add = [&](Text text) {

@@ -27,6 +27,7 @@ struct TokenizeOptions {
   // Hears, once, what is worth saying of the text.
   std::function<void(const std::string&)> say = {};
   std::stop_token stop = {};  // ends tokenizing, as a StopSignal does
+  bool shows_progress = true;
 };
 
 // What the first record that can be read of a file looks like.
@@ -78,10 +79,10 @@ class TextInput {
   // Names of the numbers beside each token.
   const std::vector<std::string>& beside() const { return first_.beside; }
 
-  // Reads the file and hands it over chunk by chunk, in order. A chunk is encoded where and when it
-  // is called, while the input is there.
+  // Reads the file and hands it over chunk by chunk, in order, each with the bytes of its text. A
+  // chunk is encoded where and when it is called, while the input is there.
   using EncodeChunk = std::function<EncodedTexts()>;
-  void read(const std::function<void(EncodeChunk)>& hand_over) const;
+  void read(const std::function<void(EncodeChunk, int64_t bytes)>& hand_over) const;
 
  private:
   struct Text {

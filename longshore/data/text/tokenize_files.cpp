@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <deque>
 #include <future>
+#include <optional>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -11,6 +13,7 @@
 #include "longshore/base/error.h"
 #include "longshore/base/printable.h"
 #include "longshore/base/processors.h"
+#include "longshore/base/progress.h"
 #include "longshore/base/stop_signal.h"
 #include "longshore/base/text.h"
 #include "longshore/data/files/text_format.h"
@@ -99,6 +102,22 @@ std::vector<TokenColumn> columns_of(const std::deque<TextInput>& files,
   return columns;
 }
 
+// Of all files; 0 where those of one cannot be told from its size.
+int64_t text_bytes(std::span<const fs::path> inputs) {
+  int64_t bytes = 0;
+  for (const fs::path& input : inputs) {
+    const auto format = text_format(input);
+    const bool is_plain = compression_of(input) == Compression::none &&
+                          (format == TextFormat::paragraphs || format == TextFormat::json_lines ||
+                           format == TextFormat::json);
+    std::error_code error;
+    const auto size = fs::file_size(input, error);
+    if (!is_plain || error) return 0;
+    bytes += static_cast<int64_t>(size);
+  }
+  return bytes;
+}
+
 // What became of texts that write bos or eos themselves.
 std::string own_bos_eos_text(int64_t texts, const Tokenizer& tokenizer, AddBosEos add) {
   std::string names = in_quotes(tokenizer.spelling(tokenizer.eos_id()));
@@ -141,15 +160,19 @@ TokenizeSummary tokenize_files(const Tokenizer& tokenizer, std::span<const fs::p
                          has_marks || has_pairs ? LossMask::present : LossMask::absent,
                          has_pairs ? Pairing::present : Pairing::absent, columns_of(files, inputs));
   OrderedEncoder encoder(writer);
+  std::optional<Progress> progress;
+  if (options.shows_progress) progress.emplace("tokenizing", text_bytes(inputs));
   for (const TextInput& file : files)
-    file.read([&](TextInput::EncodeChunk chunk) {
+    file.read([&](TextInput::EncodeChunk chunk, int64_t bytes) {
       if (StopSignal::is_there() || options.stop.stop_requested())
         throw Error(path_text(output) + ": " +
                     (StopSignal::is_there() ? StopSignal::name() : "the end of the run") +
                     " while it was written; nothing is left of it");
       encoder.add(std::move(chunk));
+      if (progress) progress->add(bytes);
     });
   encoder.finish();
+  progress.reset();
   if (writer.document_count() == 0)
     throw NoRowsError(inputs.empty() ? path_text(output) + ": no input files"
                                      : path_text(inputs.front()) + ": found no text to learn" +

@@ -2,12 +2,14 @@
 
 #include <cinttypes>
 #include <cstdio>
+#include <optional>
 #include <string>
 
 #include "longshore/base/error.h"
 #include "longshore/base/lock_file.h"
 #include "longshore/base/pieces.h"
 #include "longshore/base/printable.h"
+#include "longshore/base/progress.h"
 #include "longshore/base/stop_signal.h"
 #include "longshore/base/text.h"
 #include "longshore/data/files/content_hash.h"
@@ -67,10 +69,13 @@ fs::path token_file_name(const fs::path& text, const Tokenizer& tokenizer,
                          const TokenizeOptions& options, const fs::path& cache) {
   const FileMapping mapping(text, Access::from_front_to_back);
   const std::string_view contents = mapping.text();
+  std::optional<Progress> progress;
+  if (options.shows_progress) progress.emplace("hashing the text", std::ssize(contents));
   uint64_t hash = fnv1a(all_settings(text, tokenizer, options, cache));
   for_each_piece(std::ssize(contents), int64_t{64} << 20, [&](int64_t first, int64_t count) {
     require_wanted(!options.stop.stop_requested(), text);
     hash = fnv1a(contents.substr(static_cast<size_t>(first), static_cast<size_t>(count)), hash);
+    if (progress) progress->add(count);
   });
   char digits[17];
   std::snprintf(digits, sizeof digits, "%016" PRIx64, hash);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <span>
 
 #include "longshore/offload/memory/alignment.h"
@@ -107,19 +108,48 @@ std::vector<Ledger::ByCategory> live_categories_by_instruction(const Plan& plan,
   return live;
 }
 
-std::vector<LiveGroup> live_groups(const Plan& plan, MemoryKind kind, int instruction) {
-  std::vector<bool> is_live(plan.buffers.size()), is_live_then;
-  auto index = [&](const Buffer& buffer) { return &buffer - plan.buffers.data(); };
+std::vector<int> live_buffers(const Plan& plan, MemoryKind kind, int instruction) {
+  std::vector<int> live, live_then;
+  auto index = [&](const Buffer& buffer) {
+    return static_cast<int>(&buffer - plan.buffers.data());
+  };
   walk_lifetimes(
-      plan, kind, [&](const Buffer& buffer) { is_live[index(buffer)] = true; },
+      plan, kind, [&](const Buffer& buffer) { live.push_back(index(buffer)); },
       [&](int now) {
-        if (now == instruction) is_live_then = is_live;
+        if (now == instruction) live_then = live;
       },
-      [&](const Buffer& buffer) { is_live[index(buffer)] = false; });
+      [&](const Buffer& buffer) { std::erase(live, index(buffer)); });
+  return live_then;
+}
 
+std::vector<BufferLabel> buffer_labels(const Plan& plan) {
+  std::vector<BufferLabel> labels(plan.buffers.size());
+  std::set<std::string> stages;
+  for (const Instruction& instruction : plan.instructions) {
+    const std::string& stage = instruction.scope.stage;
+    stages.insert(stage);
+    auto use = [&](const Operand& operand) {
+      if (operand && labels[operand.buffer].stage.empty()) labels[operand.buffer].stage = stage;
+    };
+    std::ranges::for_each(instruction.in, use);
+    std::ranges::for_each(instruction.out, use);
+    use(instruction.workspace);
+  }
+  for (size_t b = 0; b < labels.size(); ++b) {
+    BufferLabel& label = labels[b];
+    label.name = without_numbers(plan.buffers[b].name);
+    const std::string owner = label.name.substr(0, label.name.find('.'));
+    if (owner.size() == label.name.size() || !stages.contains(owner)) continue;
+    label.stage = owner;
+    label.name.erase(0, owner.size() + 1);
+    if (label.name.starts_with("*.")) label.name.erase(0, 2);
+  }
+  return labels;
+}
+
+std::vector<LiveGroup> live_groups(const Plan& plan, MemoryKind kind, int instruction) {
   std::map<std::string, LiveGroup> groups;
-  for (size_t b = 0; b < is_live_then.size(); ++b) {
-    if (!is_live_then[b]) continue;
+  for (const int b : live_buffers(plan, kind, instruction)) {
     LiveGroup& group = groups[without_numbers(plan.buffers[b].name)];
     ++group.count;
     group.bytes += align_up(plan.buffers[b].bytes);

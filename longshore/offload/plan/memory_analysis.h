@@ -39,6 +39,16 @@ std::vector<int64_t> live_bytes_by_instruction(const Plan& plan, MemoryKind kind
 // The same by category.
 std::vector<Ledger::ByCategory> live_categories_by_instruction(const Plan& plan, MemoryKind kind);
 
+// The buffers of the kind that are live at an instruction, the caller's first.
+std::vector<int> live_buffers(const Plan& plan, MemoryKind kind, int instruction);
+
+// What people know a buffer by.
+struct BufferLabel {
+  std::string stage;  // of the model that it belongs to, or of the first that uses it
+  std::string name;   // "gradient", "mlpwi_0": within the stage, the same for all its layers
+};
+std::vector<BufferLabel> buffer_labels(const Plan& plan);  // by buffer
+
 // Live buffers whose names differ in numbers only: those of all layers together.
 struct LiveGroup {
   std::string name;  // "decoder.*.gradient"

@@ -121,7 +121,9 @@ void CheckpointSaver::save(const SavePoint& point) {
 void CheckpointSaver::save_now(const SavePoint& point) {
   const auto start = Clock::now();
   finish();
+  saving_ = point.step;
   SaveReport report = part_in_save(point, run_.state)();
+  saving_ = kNone;
   report.stall_seconds = seconds_since(start);
   if (run_.world.is_first()) report_(report);
 }
@@ -151,13 +153,14 @@ void CheckpointSaver::poll() {
 void CheckpointSaver::finish() {
   if (!pending_.valid()) return;
   const SaveReport report = pending_.get();
-  saving_.reset();
+  saving_ = kNone;
   if (run_.world.is_first()) report_(report);
 }
 
 std::optional<double> CheckpointSaver::progress() const {
-  if (!saving_) return std::nullopt;
-  const std::string partial = partial_name(checkpoint_name(*saving_)).string();
+  const int64_t step = saving_;
+  if (step == kNone) return std::nullopt;
+  const std::string partial = partial_name(checkpoint_name(step)).string();
   int64_t written = 0;
   std::error_code error;
   for (fs::recursive_directory_iterator entry(run_.directory / kCheckpointsFolder, error), end;

@@ -1,6 +1,7 @@
 // Saves a run's checkpoints, at once or while the next steps run, and keeps the newest.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -77,7 +78,8 @@ class CheckpointSaver {
   // Waits for a save under way.
   void finish();
 
-  // The part of a save under way that is on the disk, from 0 to 1, by the sizes of its files.
+  // The part of a save under way that is on the disk, from 0 to 1, by the sizes of its files. Any
+  // thread may ask.
   std::optional<double> progress() const;
 
  private:
@@ -91,8 +93,9 @@ class CheckpointSaver {
   Run run_;
   std::unique_ptr<Snapshot> snapshot_;
   Report report_;
+  static constexpr int64_t kNone = -1;
   int64_t expected_bytes_ = 0;
-  std::optional<int64_t> saving_;  // the step of `pending_`
+  std::atomic<int64_t> saving_ = kNone;  // the step of the save under way
   std::future<SaveReport> pending_;
 };
 

@@ -9,6 +9,7 @@
 #include "longshore/base/integer.h"
 #include "longshore/base/pieces.h"
 #include "longshore/base/printable.h"
+#include "longshore/base/progress.h"
 #include "longshore/base/split_mix.h"
 #include "longshore/data/files/content_hash.h"
 #include "longshore/offload/backends/cpu_backend.h"
@@ -92,6 +93,12 @@ offload::ParameterLayout layout_of(const offload::Bucket& bucket) {
   return layout;
 }
 
+int64_t elements_of(const offload::ParameterLayout& layout) {
+  int64_t elements = 0;
+  for (const offload::Bucket& bucket : layout.buckets) elements += bucket.count;
+  return elements;
+}
+
 // As training gets them from there, on one device.
 Sums sums_of_folder(const Config& config, const models::DecoderConfig& decoder,
                     const offload::ParameterLayout& layout) {
@@ -101,7 +108,9 @@ Sums sums_of_folder(const Config& config, const models::DecoderConfig& decoder,
   const SavedTensors saved(layout, SavedIn::model);
   const std::unique_ptr<offload::Backend> backend = offload::make_cpu_backend();
   Sums sums;
+  Progress progress("reading the weights that the adapter is for", elements_of(layout));
   for (const offload::Bucket& bucket : layout.buckets) {
+    progress.add(bucket.count);
     if (bucket.trainable == models::Trainable::yes) continue;
     const offload::ParameterLayout one = layout_of(bucket);
     offload::Ledger ledger;
@@ -137,8 +146,10 @@ template <class Counts>
 Sums sums_of_all(const offload::ParameterLayout& layout, const offload::Arguments& arguments,
                  World& world, Counts counts) {
   Sums sums;
+  Progress progress("hashing weights", elements_of(layout));
   for (const auto& [name, location] : layout.by_name) {
     const offload::Bucket& bucket = layout.bucket(location);
+    progress.add(layout.parameter(location).type.shape.count());
     if (!counts(bucket)) continue;
     const bool is_counted = bucket.split == models::Axis::data || layout.mesh.data.rank == 0;
     const uint64_t held = is_counted

@@ -31,7 +31,7 @@ std::string load_state(const Checkpoint& checkpoint, const SavedModel& saved,
           else
             initial_values(parameter, static_cast<uint64_t>(saved.config.seed), first, values);
         },
-        arguments);
+        arguments, Copies::all, nullptr, "initializing weights");
   }
   read_optimizer_state(checkpoint.optimizer(), saved.layout, arguments);
   return fmt::format("{}resumes from {}, after {}", weights, path_text(checkpoint.folder),

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <limits>
@@ -15,6 +16,7 @@
 #include "longshore/base/json_tree.h"
 #include "longshore/base/parallel.h"
 #include "longshore/base/printable.h"
+#include "longshore/base/progress.h"
 #include "longshore/data/files/content_hash.h"
 #include "longshore/trainer/config/keys.h"
 
@@ -195,10 +197,16 @@ void verify_files(const fs::path& folder, const Manifest& manifest) {
       throw DataError(path_text(folder / saved.path) + ": found " + std::to_string(status.st_size) +
                       " bytes, expected " + std::to_string(saved.bytes));
   }
+  double bytes = 1;
+  for (const SavedFile& saved : manifest.files) bytes += static_cast<double>(saved.bytes);
+  std::atomic<int64_t> bytes_read = 0;
+  const Progress progress("verifying the checkpoint",
+                          [&] { return static_cast<double>(bytes_read) / bytes; });
   parallel_for(manifest.files.size(), [&](size_t i) {
     const SavedFile& saved = manifest.files[i];
     const fs::path path = folder / saved.path;
-    if (const std::string hash = data::file_hash(opened(saved), path); hash != saved.hash)
+    if (const std::string hash = data::file_hash(opened(saved), path, &bytes_read);
+        hash != saved.hash)
       throw DataError(path_text(path) + ": found the hash " + hash + ", expected " +
                       excerpt(saved.hash) + ": it is not what was written");
   });

@@ -11,6 +11,7 @@
 #include "longshore/base/pieces.h"
 #include "longshore/base/printable.h"
 #include "longshore/base/problem_list.h"
+#include "longshore/base/progress.h"
 #include "longshore/data/safetensors/safetensors_float.h"
 #include "longshore/data/safetensors/safetensors_writer.h"
 #include "longshore/trainer/weights/hf_folder.h"
@@ -119,6 +120,9 @@ void read_optimizer_state(const std::filesystem::path& path, const ParameterLayo
   const data::SafetensorsFile file(path);
   const std::map<std::string, StateTensor> states = state_tensors(layout);
   check(file, states);
+  int64_t values = 0;
+  for (const auto& [name, state] : states) values += state.runs.part_count();
+  Progress progress("reading the optimizer's state", values);
   for (const auto& [name, state] : states) {
     const std::byte* data = file.at(name).data.data();
     const int64_t size = state.value_bytes();
@@ -128,6 +132,7 @@ void read_optimizer_state(const std::filesystem::path& path, const ParameterLayo
         arguments.write_part(state.argument,
                              (state.offset + run.in_part + done - state.held.first) * size,
                              data + (run.in_tensor + done) * size, count * size);
+        progress.add(count);
       });
   }
 }

@@ -272,8 +272,10 @@ struct Config {
   std::optional<double> peak_tflops_per_device;
   bool write_report = true;
   std::filesystem::path tensorboard_dir;
+  int64_t log_period = 1;
   int64_t profiler_steps = 0;
   int64_t skip_first_n_steps_for_profiler = 1;
+  std::vector<std::string> memory_report_steps;  // numbers, as metrics.jsonl has them
   std::string sample_prompt;
   int64_t sample_tokens = 0;
   double sample_temperature = 0.8;

@@ -546,11 +546,17 @@ std::vector<Key> make_config_keys() {
        "where TensorBoard looks for runs: the numbers of metrics.jsonl and texts go to event files "
        "in "
        "a folder there, of the run's name; empty: none"},
+      {"log_period", report, IntegerKey{&Config::log_period, 1, kMaxSteps},
+       "steps from one printed line to the next; the first and the last are always printed, and "
+       "metrics.jsonl has all"},
       {"profiler_steps", report, IntegerKey{&Config::profiler_steps, 0, kMaxSteps},
        "steps whose lanes are recorded in trace.json; 0: none"},
       {"skip_first_n_steps_for_profiler", report,
        IntegerKey{&Config::skip_first_n_steps_for_profiler, 0, kMaxSteps},
        "steps of this process before the recorded ones"},
+      {"memory_report_steps", report, ListKey{&Config::memory_report_steps, "numbers of steps", {}},
+       "steps, numbered from 0 as metrics.jsonl has them, after which train prints what takes "
+       "memory, as it does after SIGUSR2"},
       {"sample_prompt", report, TextKey{&Config::sample_prompt},
        "how the text sampled at the end begins"},
       {"sample_tokens", report, IntegerKey{&Config::sample_tokens, 0, models::kMaxLength},

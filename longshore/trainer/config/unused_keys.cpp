@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "longshore/base/integer.h"
 #include "longshore/base/printable.h"
 #include "longshore/models/families/vision_config.h"
 #include "longshore/offload/policy/policy.h"
@@ -168,6 +169,13 @@ const std::vector<Switch>& switches() {
          return config.profiler_steps > 0 && config.skip_first_n_steps_for_profiler >= config.steps;
        },
        {"profiler_steps", "skip_first_n_steps_for_profiler"}},
+      {"steps",
+       [](const Config& config) {
+         return std::ranges::all_of(config.memory_report_steps, [&](const std::string& step) {
+           return integer<int64_t>(step).value_or(0) >= config.steps;
+         });
+       },
+       {"memory_report_steps"}},
       {"use_multimodal",
        [](const Config& config) { return !config.use_multimodal; },
        {"max_num_images_per_example", "remat_policy_for_vit", "max_image_pixels"}},

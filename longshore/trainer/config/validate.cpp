@@ -20,6 +20,7 @@
 #include "longshore/offload/policy/policy.h"
 #include "longshore/trainer/config/eval_datasets.h"
 #include "longshore/trainer/config/key_values.h"
+#include "longshore/trainer/config/keys.h"
 #include "longshore/trainer/config/model_keys.h"
 #include "longshore/trainer/config/objective.h"
 #include "longshore/trainer/config/yaml.h"
@@ -598,6 +599,14 @@ void check_sample(const Config& config) {
              (reads_tokens ? looked_for_tokenizer(config) : ""));
 }
 
+void check_report(const Config& config) {
+  for (const std::string& text : config.memory_report_steps) {
+    const std::optional<int64_t> step = integer<int64_t>(text);
+    if (!step || *step < 0 || *step >= kMaxSteps || text != std::to_string(*step))
+      refuse(config, "memory_report_steps", "numbers of steps, from 0");
+  }
+}
+
 void require_policy_for_vit(const Config& config) {
   std::vector<std::string> names;
   for (const offload::PolicyInfo& policy : offload::policies())
@@ -673,10 +682,11 @@ void refuse_if_any(const ProblemList& problems) {
 }  // namespace
 
 void find_other_faults(const Config& config, ProblemList& problems) {
-  find_faults(config,
-              {check_run, check_training, check_parallelism, check_optimizer, check_dtypes,
-               check_objective, check_data, check_evaluation, check_choices, check_sample},
-              problems);
+  find_faults(
+      config,
+      {check_run, check_training, check_parallelism, check_optimizer, check_dtypes, check_objective,
+       check_data, check_evaluation, check_choices, check_sample, check_report},
+      problems);
 }
 
 void find_model_faults(const Config& config, ProblemList& problems) {

@@ -4,27 +4,20 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
-#include <cmath>
+#include <iterator>
+#include <string_view>
 
 #include "longshore/base/print.h"
 #include "longshore/base/standard_output.h"
 #include "longshore/base/stop_signal.h"
+#include "longshore/base/terminal.h"
 #include "longshore/base/text.h"
 #include "longshore/trainer/config/run_files.h"
 
 namespace longshore::trainer {
 namespace {
-
-constexpr const char* kEraseLine = "\r\033[K";
-
-// "1:23:45", "4:05".
-std::string duration_text(double seconds) {
-  int64_t whole = std::llround(seconds);
-  int64_t hours = whole / 3600, minutes = whole / 60 % 60;
-  return hours > 0 ? fmt::format("{}:{:02}:{:02}", hours, minutes, whole % 60)
-                   : fmt::format("{}:{:02}", minutes, whole % 60);
-}
 
 // Whether something reads it that may stand still.
 bool has_reader(int descriptor) {
@@ -33,15 +26,26 @@ bool has_reader(int descriptor) {
                                 (S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode)));
 }
 
+// With the word in yellow that a warning begins with.
+std::string in_colours(const std::string& lines) {
+  constexpr std::string_view kWarning = "warning:";
+  if (!lines.starts_with(kWarning) || !shows_colours(STDOUT_FILENO)) return lines;
+  return fmt::format("\033[33m{}\033[0m{}", kWarning, lines.substr(kWarning.size()));
+}
+
 }  // namespace
 
-Console::Console(bool is_enabled)
-    : is_enabled_(is_enabled), is_terminal_(is_enabled && isatty(STDOUT_FILENO)) {
+Console::Console(const World& world, Verbosity verbosity)
+    : is_enabled_(world.is_first()),
+      is_quiet_(verbosity == Verbosity::quiet),
+      draws_(world.size() == 1 && !is_quiet_ && draws_in_place(STDOUT_FILENO)) {
   if (has_reader(STDOUT_FILENO)) output_.emplace(STDOUT_FILENO);
+  display_before_ = show_progress_on(this);
 }
 
 Console::~Console() {
-  if (!bar_.empty()) write(kEraseLine);
+  show_progress_on(display_before_);
+  erase();
   if (!output_) return;
   const size_t lost =
       output_->finish([] { return std::chrono::seconds(StopSignal::is_there() ? 1 : 5); });
@@ -51,21 +55,51 @@ Console::~Console() {
 }
 
 void Console::line(const std::string& text) {
-  if (!is_enabled_) return;
-  std::lock_guard lock(mutex_);
-  write((bar_.empty() ? "" : kEraseLine) + shown(text + "\n") + bar_);
+  if (!is_quiet_) notice(text);
 }
 
-void Console::progress(int64_t done, int64_t total, double seconds_left, const std::string& note) {
-  if (!is_terminal_) return;
+void Console::notice(const std::string& text) {
+  if (!is_enabled_) return;
   std::lock_guard lock(mutex_);
-  if (output_->waits()) return;
-  constexpr int kWidth = 40;
-  int filled = static_cast<int>(kWidth * done / total);
-  const std::string erase = bar_.empty() ? "" : kEraseLine;
-  bar_ = fmt::format("[{:=<{}}{:<{}}] {}/{}, {} left{}{}", "", filled, "", kWidth - filled, done,
-                     total, duration_text(seconds_left), note.empty() ? "" : ", ", note);
-  write(erase + bar_);
+  write(erasure() + in_colours(shown(text + "\n")) + bar_);
+}
+
+std::optional<int> Console::columns() const {
+  return draws_ ? std::optional(terminal_columns(STDOUT_FILENO)) : std::nullopt;
+}
+
+void Console::progress(int64_t done, int64_t total, double seconds_left,
+                       const std::vector<std::string>& notes) {
+  if (!draws_) return;
+  std::vector<std::string> all{fmt::format("{}/{}", done, total), time_left_text(seconds_left)};
+  std::ranges::copy_if(notes, std::back_inserter(all),
+                       [](const std::string& note) { return !note.empty(); });
+  draw("", static_cast<double>(done) / static_cast<double>(total), all);
+}
+
+void Console::draw(const std::string& what, double part, const std::vector<std::string>& notes) {
+  std::lock_guard lock(mutex_);
+  if (output_ && output_->waits()) return;
+  const std::string erase_last = erasure();
+  const int columns = terminal_columns(STDOUT_FILENO);
+  bar_width_ = progress_line(what, part, notes, columns, false).size();
+  bar_ = progress_line(what, part, notes, columns, shows_colours(STDOUT_FILENO));
+  write(erase_last + bar_);
+}
+
+void Console::erase() {
+  std::lock_guard lock(mutex_);
+  if (bar_.empty()) return;
+  write(erasure());
+  bar_.clear();
+  bar_width_ = 0;
+}
+
+// Not by an escape sequence, which NO_COLOR's users may count among those they do not want.
+std::string Console::erasure() const {
+  if (bar_.empty()) return "";
+  const int most = std::max(terminal_columns(STDOUT_FILENO) - 1, 0);
+  return fmt::format("\r{:{}}\r", "", std::min(bar_width_, static_cast<size_t>(most)));
 }
 
 void Console::write(const std::string& text) {

@@ -1,5 +1,6 @@
 #include "longshore/trainer/run/evaluate.h"
 
+#include "longshore/base/progress.h"
 #include "longshore/offload/lowering/loss_sums.h"
 #include "longshore/offload/lowering/pass_operands.h"
 
@@ -37,6 +38,7 @@ std::optional<LossSum> evaluate(offload::Executable& plan, StepInputs& inputs,
                                 offload::Arguments& arguments, offload::Ledger& ledger,
                                 World& world, const std::function<bool()>& stops) {
   LossSum sum;
+  Progress progress("evaluating", rows.count);
   for (int64_t i = 0; i < rows.count; ++i) {
     if (stops()) return std::nullopt;
     const std::vector<data::Batch> batch{rows.batches(i)};
@@ -50,6 +52,7 @@ std::optional<LossSum> evaluate(offload::Executable& plan, StepInputs& inputs,
              .weights = world.sum(batch[0].total_weights),
              .chosen_targets = world.sum(batch[0].chosen_targets),
              .rewards = inputs.rewards(batch)});
+    progress.add();
   }
   return sum;
 }

@@ -15,6 +15,7 @@
 #include <optional>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "longshore/base/error.h"
 #include "longshore/base/file_inside.h"
@@ -131,12 +132,6 @@ class Lines {
   int64_t size_ = -1, position_ = 0;
 };
 
-// Small divergences are not 0.
-std::string loss_text(double loss) {
-  constexpr double kSmall = 0.1;
-  return std::abs(loss) < kSmall ? fmt::format("{:.3g}", loss) : fmt::format("{:.3f}", loss);
-}
-
 double gib(int64_t bytes) { return static_cast<double>(bytes) / (int64_t{1} << 30); }
 
 }  // namespace
@@ -167,27 +162,47 @@ ordered_json record(int64_t step, double time, const Validation& validation) {
   return record;
 }
 
-std::string text(const StepMetrics& m) {
-  std::string of_answers, of_routers;
-  if (m.sft_loss != 0)
-    of_answers = fmt::format("sft loss: {:.4f}, ", without_sign_of_nan(m.sft_loss));
-  if (m.rewards) of_answers += rewards_text(*m.rewards) + ", ";
+std::string loss_text(double loss) {
+  constexpr double kSmall = 0.1;
+  loss = without_sign_of_nan(loss);
+  return std::abs(loss) < kSmall ? fmt::format("{:.3g}", loss) : fmt::format("{:.3f}", loss);
+}
+
+std::string text(const StepMetrics& m, std::optional<int> columns) {
+  struct Figure {
+    std::string text;
+    int rank;  // those of higher ranks are left out first
+  };
+  std::vector<Figure> figures;
+  const auto add = [&](int rank, std::string text) { figures.push_back({std::move(text), rank}); };
+  add(0, fmt::format("completed step: {}", m.step));
+  add(4, fmt::format("seconds: {:.3f}", m.seconds));
+  add(11, fmt::format("TFLOP/s/device: {:.3f}", m.tflops_per_device));
+  add(6, fmt::format("MFU: {:.1f} %", 100 * m.mfu));
+  add(5, fmt::format("Tokens/s/device: {:.1f}", m.tokens_per_second_per_device));
+  add(13, fmt::format("total_weights: {}", m.total_weights));
+  add(1, "loss: " + loss_text(m.loss));
+  if (m.sft_loss != 0) add(9, fmt::format("sft loss: {:.4f}", without_sign_of_nan(m.sft_loss)));
+  if (m.rewards) add(7, rewards_text(*m.rewards));
   if (m.policy)
-    of_answers += fmt::format("policy ratio: {:.4g}, clipped: {:.2f} %, policy KL: {:.2e}, ",
-                              without_sign_of_nan(m.policy->ratio()),
-                              100 * m.policy->clip_fraction(), without_sign_of_nan(m.policy->kl()));
+    add(7, fmt::format("policy ratio: {:.4g}, clipped: {:.2f} %, policy KL: {:.2e}",
+                       without_sign_of_nan(m.policy->ratio()), 100 * m.policy->clip_fraction(),
+                       without_sign_of_nan(m.policy->kl())));
   if (m.auxiliary_loss != 0)
-    of_routers = fmt::format("auxiliary loss: {:.4f}, ", without_sign_of_nan(m.auxiliary_loss));
-  if (m.expert_load != 0) of_routers += fmt::format("expert load: {:.2f}, ", m.expert_load);
-  return fmt::format(
-      "completed step: {}, seconds: {:.3f}, TFLOP/s/device: {:.3f}, MFU: {:.1f} %, "
-      "Tokens/s/device: {:.1f}, total_weights: {}, loss: {}, {}{}grad_norm: {:.2f}, lr: "
-      "{:.1e}, "
-      "device GiB: {:.2f}, host GiB: {:.2f}",
-      m.step, m.seconds, m.tflops_per_device, 100 * m.mfu, m.tokens_per_second_per_device,
-      m.total_weights, loss_text(without_sign_of_nan(m.loss)), of_answers, of_routers,
-      without_sign_of_nan(m.gradient_norm), m.learning_rate, gib(m.device_peak_bytes),
-      gib(m.pinned_host_peak_bytes));
+    add(10, fmt::format("auxiliary loss: {:.4f}", without_sign_of_nan(m.auxiliary_loss)));
+  if (m.expert_load != 0) add(10, fmt::format("expert load: {:.2f}", m.expert_load));
+  add(2, fmt::format("grad_norm: {:.2f}", without_sign_of_nan(m.gradient_norm)));
+  add(3, fmt::format("lr: {:.1e}", m.learning_rate));
+  add(8, fmt::format("device GiB: {:.2f}", gib(m.device_peak_bytes)));
+  add(12, fmt::format("host GiB: {:.2f}", gib(m.pinned_host_peak_bytes)));
+  const auto line = [&] {
+    std::string line;
+    for (const Figure& figure : figures) line += (line.empty() ? "" : ", ") + figure.text;
+    return line;
+  };
+  while (columns && figures.size() > 1 && std::ssize(line()) > *columns)
+    figures.erase(std::ranges::max_element(figures, {}, &Figure::rank));
+  return line();
 }
 
 MetricsFile::MetricsFile(const std::filesystem::path& path, int64_t first_step,

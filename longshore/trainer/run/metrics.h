@@ -39,8 +39,12 @@ struct StepMetrics {
   double checkpoint_stall_seconds = 0;  // for which a save delayed the start of the step
 };
 
-// "completed step: 12, seconds: 0.412, ..."
-std::string text(const StepMetrics& metrics);
+// "completed step: 12, seconds: 0.412, ...": with `columns` as many of the figures as fit so many
+// characters, of which the loss is the last to go.
+std::string text(const StepMetrics& metrics, std::optional<int> columns = std::nullopt);
+
+// "2.317"; small divergences are not 0.
+std::string loss_text(double loss);
 
 // What the file has of a step, and of a validation after it that ended at `time`.
 nlohmann::ordered_json record(const StepMetrics& metrics);

@@ -12,6 +12,7 @@
 #include "longshore/base/error.h"
 #include "longshore/base/file_inside.h"
 #include "longshore/base/printable.h"
+#include "longshore/base/progress.h"
 #include "longshore/base/text.h"
 #include "longshore/base/timing.h"
 #include "longshore/data/files/content_hash.h"
@@ -103,7 +104,7 @@ void share(const ReferenceValues& values, const fs::path& file, Console& console
     make_folder(file.parent_path());
     values.write(file, Links::followed);
   } catch (const FileError& error) {
-    console.line(std::string("reference: ") + error.what() + "; other runs compute it again");
+    console.notice(std::string("reference: ") + error.what() + "; other runs compute it again");
   }
 }
 
@@ -139,9 +140,9 @@ class Precomputation {
 
   // Whether all was done.
   bool add(const std::vector<RowsInOrder>& all, const std::function<bool()>& stops) {
-    int64_t total = 0, done = 0;
+    int64_t total = 0;
     for (const RowsInOrder& rows : all) total += rows.count;
-    const Clock::time_point start = Clock::now();
+    Progress progress("asking the reference", total);
     for (const RowsInOrder& rows : all) {
       data::PrefetchedBatches batches(rows.batches, 0, rows.count);
       for (int64_t i = 0; i < rows.count; ++i) {
@@ -149,24 +150,13 @@ class Precomputation {
         const data::Batch batch = batches.next();
         if (is_missing(batch)) add(batch);
         answers_ += std::ssize(answers_of(batch));
-        show(++done, total, seconds_since(start));
+        progress.add();
       }
     }
     return true;
   }
 
  private:
-  // A bar on a terminal; elsewhere, now and then, a line.
-  void show(int64_t done, int64_t total, double seconds) {
-    constexpr double kPeriod = 60;  // seconds
-    const double left = seconds / static_cast<double>(done) * static_cast<double>(total - done);
-    if (run_.world.size() == 1) run_.console.progress(done, total, left, "reference");
-    if (seconds < next_line_) return;
-    next_line_ = seconds + kPeriod;
-    run_.console.line(
-        fmt::format("reference: {} of {}, {:.0f} s left", done, plural(total, "batch"), left));
-  }
-
   // Processes that have parts of the weights run it together.
   void add(const data::Batch& batch) {
     write_batch(batch, session_.arguments());
@@ -180,7 +170,6 @@ class Precomputation {
   std::unique_ptr<offload::Executable> plan_;
   ReferenceValues values_;
   int64_t answers_ = 0;
-  double next_line_ = 60;
 };
 
 // The model as the run began is gone.

@@ -65,24 +65,24 @@ std::string parameters_text(const models::ParameterCount& count) {
 bool is_due(int64_t done, int64_t interval) { return interval > 0 && done % interval == 0; }
 
 // What the folder of a run that has ended holds for its user; of the best checkpoint a text.
-std::vector<std::string> contents(const fs::path& folder, const std::string& best) {
-  std::vector<std::string> lines;
+std::vector<std::string> contents(const fs::path& folder, const std::string& best,
+                                  bool writes_report) {
+  std::vector<std::string> lines{summary_row("run directory", path_text(folder))};
   // What a user put there in the place of a link is not ours.
-  auto is_link = [&](const char* part) { return fs::is_symlink(folder / part); };
-  const bool has_both = is_link(kAdapterFolder) && is_link(kModelFolder);
-  if (is_link(kAdapterFolder))
-    lines.push_back(fmt::format("adapter{}, as peft reads it: {}",
-                                has_both ? " for the weights below" : "",
-                                path_text(folder / kAdapterFolder)));
-  if (is_link(kModelFolder))
-    lines.push_back(fmt::format("weights{}, as Hugging Face's libraries read them: {}",
-                                has_both ? " without the adapter" : "",
-                                path_text(folder / kModelFolder)));
-  if (!best.empty() && is_link(kBestLink))
-    lines.push_back(fmt::format("best checkpoint, of {}: {}", best, path_text(folder / kBestLink)));
-  lines.push_back(
-      fmt::format("run directory: {} ({}, {}: what each layer keeps and computes again, {}, {})",
-                  path_text(folder), kConfigFile, kPlanFile, kMetricsFile, kSummaryFile));
+  const auto add_link = [&](const char* part, const std::string& what) {
+    if (fs::is_symlink(folder / part))
+      lines.push_back(summary_row(std::string("  ") + part + "/", what));
+  };
+  const bool has_both =
+      fs::is_symlink(folder / kAdapterFolder) && fs::is_symlink(folder / kModelFolder);
+  add_link(kAdapterFolder, has_both ? "adapter for the weights below, as peft reads it"
+                                    : "adapter, as peft reads it");
+  add_link(kModelFolder, has_both ? "weights without it, as Hugging Face's libraries read them"
+                                  : "weights, as Hugging Face's libraries read them");
+  if (!best.empty()) add_link(kBestLink, best);
+  lines.push_back(summary_row(
+      "", fmt::format("{}, {}, {}, {}{}", kConfigFile, kPlanFile, kMetricsFile, kSummaryFile,
+                      writes_report ? std::string(", ") + kReportFile : "")));
   return lines;
 }
 
@@ -100,7 +100,7 @@ class Run {
         whole_(whole(plans_.layout)),
         model_(decoder_config(config_, backend_.target())),
         best_(config_, opened_, world_),
-        checkpoints_(opened_, world_, console_.log()) {}
+        checkpoints_(opened_, world_, console_) {}
 
   void operator()() {
     console_.line(fmt::format("model: {}, {}, {}, remat_policy {}",
@@ -111,7 +111,7 @@ class Run {
       console_.line(path);
     if (config_.lora_rank > 0 && config_.load_parameters_path.empty() &&
         !saves_model(plans_.layout))
-      console_.line(
+      console_.notice(
           "warning: load_parameters_path is empty, so the adapter is for random weights, which are "
           "saved nowhere");
     if (stops_before_training()) return;
@@ -119,7 +119,7 @@ class Run {
     const Peak peak = find_peak(config_, model_.dtype, backend_);
     console_.line("MFU is against " + peak.description);
     session_.emplace(plans_, backend_, first_values_here());
-    if (!session_->loaded().empty()) console_.line(session_->loaded());
+    if (!session_->loaded().empty()) console_.notice(session_->loaded());
     Manifest described =
         describe(frozen_weights_hash(plans_.layout, session_->arguments(), world_));
     if (opened_.start) {
@@ -236,7 +236,7 @@ class Run {
 
   bool stops_before_training() {
     if (!stop_.is_asked()) return false;
-    console_.line(stop_.reason() + ": stopped before the first step, with nothing to save");
+    console_.notice(stop_.reason() + ": stopped before the first step, with nothing to save");
     return true;
   }
 
@@ -260,7 +260,7 @@ class Run {
     if (best_.keeps()) checkpoints_.link_best(best_.so_far()->step);  // a killed process had not
     const int64_t end = best_.ends_run() ? first : config_.steps;
     if (first == end)
-      console_.line(best_.ends_run() ? best_.reason() : "all its steps are done");
+      console_.notice(best_.ends_run() ? best_.reason() : "all its steps are done");
     else if (world_.is_first())
       fs::remove(directory() / kSummaryFile);  // of a run with fewer steps
     begin_check_of_data(end);
@@ -289,7 +289,7 @@ class Run {
       if (world_.size() == 1)
         console_.progress(i + 1, config_.steps,
                           training_seconds / (i + 1 - first) * (config_.steps - i - 1),
-                          checkpoints_.progress());
+                          {"loss " + loss_text(step.loss), checkpoints_.progress()});
       steps.require_finite(step);
       // Before a save that is to know it; else behind one, which is written meanwhile.
       bool is_best = false;
@@ -303,12 +303,12 @@ class Run {
         evaluate_after(i + 1, evaluation);
       if (!is_last && !best_.ends_run()) fetch(batches, steps);
       if (!is_last && stop_.is_asked()) {
-        steps.end_recording();
+        steps.end();
         return stop(i + 1);
       }
     }
-    steps.end_recording();
-    if (best_.ends_run() && done_ > first) console_.line(best_.reason());
+    steps.end();
+    if (best_.ends_run() && done_ > first) console_.notice(best_.reason());
     sync_metrics();
     if (data_check_) data_check_->finish(StopSignal::is_there);
     checkpoints_.save_last(save_point(done_));
@@ -376,7 +376,7 @@ class Run {
     summary.best = best_.so_far();
     if (evaluation.samples() && !stop_.is_asked()) {
       summary.sample = evaluation.sample();
-      console_.line("sample: " + printable(summary.sample));
+      console_.notice("sample: " + printable(summary.sample));
     }
     if (stop_.is_asked()) return stop(done_);
     summary.memory = session_->memory();
@@ -386,15 +386,16 @@ class Run {
     require_directory();
     // Of a run that had ended before, this process has measured nothing.
     const bool had_ended = fs::exists(directory() / kSummaryFile);
-    if (!had_ended) console_.line(text(summary));
+    if (!had_ended) console_.notice(text(summary));
     if (!had_ended && events_ && !summary.sample.empty())
       events_->write_text(done_ - 1, "sample", summary.sample);
     checkpoints_.require_last();
     require_records();
     // Which says that nothing is left to do.
     if (!had_ended) write(summary, directory() / kSummaryFile);
-    for (const std::string& line : contents(directory(), best_.keeps() ? best_.text() : ""))
-      console_.line(line);
+    for (const std::string& line :
+         contents(directory(), best_.keeps() ? best_.text() : "", config_.write_report))
+      console_.notice(line);
   }
 
   // What holds memory goes before anything is planned anew.
@@ -416,7 +417,7 @@ class Run {
 
   void stop(int64_t done) {
     if (!checkpoints_.are_enabled()) {
-      console_.line(
+      console_.notice(
           fmt::format("{}: stopped after {}; nothing is saved, for enable_checkpointing is false",
                       stop_.reason(), plural(done, "step")));
       return require_batches();
@@ -426,7 +427,7 @@ class Run {
     checkpoints_.save_last(save_point(done));
     require_batches();
     checkpoints_.require_last();
-    console_.line(fmt::format(
+    console_.notice(fmt::format(
         "{}: stopped after {} of {}, which are saved; the same command "
         "goes on from there, with run_name={}",
         stop_.reason(), done, plural(config_.steps, "step"), path_text(directory().filename())));
@@ -438,7 +439,7 @@ class Run {
   void require_batches() {
     const bool has_failed = batch_failure_ && !StopSignal::is_there();
     if (world_.sum(has_failed) == 0) return;
-    if (world_.is_first()) console_.line(checkpoints_.advice());
+    if (world_.is_first()) console_.notice(checkpoints_.advice());
     if (has_failed) std::rethrow_exception(batch_failure_);
     throw Error("another process could not make a batch");
   }
@@ -494,7 +495,7 @@ class Run {
       write_file(file, samples, Links::refused);
       console_.line("samples " + when + ": " + path_text(file));
     } catch (const FileError& error) {
-      console_.line("samples " + when + ": " + error.what());
+      console_.notice("samples " + when + ": " + error.what());
     }
   }
 

@@ -29,14 +29,17 @@ std::string text(const SaveReport& report) {
 
 }  // namespace
 
-RunCheckpoints::RunCheckpoints(const OpenedRun& opened, World& world, Log log)
-    : opened_(opened), world_(world), log_(std::move(log)), newest_(opened.saved_step) {}
+RunCheckpoints::RunCheckpoints(const OpenedRun& opened, World& world, Console& console)
+    : opened_(opened), world_(world), console_(console), newest_(opened.saved_step) {}
 
 void RunCheckpoints::enable(CheckpointSaver::Run run, std::unique_ptr<Snapshot> snapshot,
                             std::unique_ptr<SaveMemory> memory) {
   memory_ = std::move(memory);
   saver_.emplace(std::move(run), std::move(snapshot), [this](const SaveReport& report) {
-    log_(text(report));
+    if (report.error.empty())
+      console_.line(text(report));
+    else
+      console_.notice(text(report));
     last_ = report;
     if (!report.is_saved) return;
     stalls_.add(report.stall_seconds);
@@ -60,6 +63,7 @@ void RunCheckpoints::save(const SavePoint& point, void (CheckpointSaver::*how)(c
   if (!saver_) return;
   memory_.reset();  // which is now the save's to take
   const auto start = std::chrono::steady_clock::now();
+  const Progress shown = shown_progress();
   ((*saver_).*how)(point);
   stall_seconds_ = seconds_since(start);
   newest_ = point.step;
@@ -71,7 +75,7 @@ void RunCheckpoints::link_best(int64_t step) {
   try {
     saver_->link_best(step);
   } catch (const std::exception& error) {
-    log_(error.what());
+    console_.notice(error.what());
   }
 }
 
@@ -88,7 +92,14 @@ void RunCheckpoints::poll() {
 }
 
 void RunCheckpoints::finish() {
-  if (saver_) saver_->finish();
+  if (!saver_) return;
+  const Progress shown = shown_progress();
+  saver_->finish();
+}
+
+// While training waits for a save.
+Progress RunCheckpoints::shown_progress() const {
+  return Progress("saving", [this] { return saver_->progress().value_or(0); });
 }
 
 std::string RunCheckpoints::progress() const {

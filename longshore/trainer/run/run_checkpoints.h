@@ -7,10 +7,11 @@
 #include <optional>
 #include <string>
 
-#include "longshore/base/log.h"
+#include "longshore/base/progress.h"
 #include "longshore/base/sample.h"
 #include "longshore/trainer/checkpoint/checkpoint_saver.h"
 #include "longshore/trainer/checkpoint/save_memory.h"
+#include "longshore/trainer/run/console.h"
 #include "longshore/trainer/run/opened_run.h"
 #include "longshore/trainer/run/summary.h"
 
@@ -18,8 +19,8 @@ namespace longshore::trainer {
 
 class RunCheckpoints {
  public:
-  // Saves nothing until enable(). `log` gets a line for each save that has ended.
-  RunCheckpoints(const OpenedRun& opened, World& world, Log log);
+  // Saves nothing until enable(). The console gets a line for each save that has ended.
+  RunCheckpoints(const OpenedRun& opened, World& world, Console& console);
 
   // As CheckpointSaver takes them. `memory` is what the first save will need.
   void enable(CheckpointSaver::Run run, std::unique_ptr<Snapshot> snapshot,
@@ -61,11 +62,12 @@ class RunCheckpoints {
  private:
   // `how` is one of CheckpointSaver's.
   void save(const SavePoint& point, void (CheckpointSaver::*how)(const SavePoint&));
+  Progress shown_progress() const;
   bool last_failed() const { return last_ && !last_->is_saved; }
 
   const OpenedRun& opened_;
   World& world_;
-  Log log_;
+  Console& console_;
   std::optional<SaveReport> last_;
   // Of all saves that succeeded.
   Sample<double> stalls_{1024};

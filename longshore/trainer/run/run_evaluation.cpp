@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "longshore/base/progress.h"
 #include "longshore/data/tokenizers/text_stream.h"
 #include "longshore/trainer/config/objective.h"
 #include "longshore/trainer/decoding/continuation.h"
@@ -55,7 +56,8 @@ std::optional<ChoicesAccuracy> RunEvaluation::ask_choices(const std::function<bo
   for (size_t i = 0; i < places.size(); ++i)
     sequences[static_cast<size_t>(places[i].row)].push_back(i);
   std::vector<double> log_likelihoods(places.size());
-  for (int64_t i = 0; i < choices.count; ++i) {
+  Progress progress("asking questions", choices.count);
+  for (int64_t i = 0; i < choices.count; ++i, progress.add()) {
     if (stops()) return std::nullopt;
     const data::Batch batch = choices.batches(i);
     const auto [rows, length] = batch.shape;
@@ -99,7 +101,8 @@ std::string RunEvaluation::sample() {
 
 std::optional<std::string> RunEvaluation::sample_prompts(const std::function<bool()>& stops) {
   std::string lines;
-  for (size_t i = 0; i < data_.eval_prompts.size(); ++i) {
+  Progress progress("continuing prompts", std::ssize(data_.eval_prompts));
+  for (size_t i = 0; i < data_.eval_prompts.size(); ++i, progress.add()) {
     if (stops()) return std::nullopt;
     const EvalPrompt& prompt = data_.eval_prompts[i];
     nlohmann::ordered_json line = prompt.record.json();

@@ -2,18 +2,21 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
 
 #include "longshore/base/error.h"
 #include "longshore/base/file_inside.h"
+#include "longshore/base/report_signal.h"
 #include "longshore/base/timing.h"
 #include "longshore/base/wall_clock.h"
 #include "longshore/trainer/config/run_files.h"
 #include "longshore/trainer/distributed/sum_over.h"
 #include "longshore/trainer/step/flops.h"
 #include "longshore/trainer/step/learning_rate.h"
+#include "longshore/trainer/step/live_memory.h"
 
 namespace longshore::trainer {
 namespace {
@@ -104,16 +107,39 @@ StepMetrics RunSteps::run(int64_t i, bool is_flushed) {
                             .pinned_host_peak_bytes = session_.peak_bytes(MemoryKind::pinned_host),
                             .data_wait_seconds = data_wait_seconds_,
                             .checkpoint_stall_seconds = checkpoints_.take_stall_seconds()};
-  run_.console.line(text(metrics));
+  show(metrics);
+  if (const bool is_asked = ReportSignal::take(); is_asked || reports_memory_after(i))
+    run_.console.notice(fmt::format("memory after step {}:\n{}", i,
+                                    live_memory_text(run_.plans, session_, run_.backend)));
   return metrics;
+}
+
+void RunSteps::show(const StepMetrics& metrics) {
+  const Config& config = run_.spec.config();
+  const int64_t done = metrics.step + 1;
+  unprinted_ = metrics;
+  const bool is_first = metrics.step == run_.opened.first_step();
+  if (is_first || done == config.steps || done % config.log_period == 0) show_last();
+}
+
+void RunSteps::show_last() {
+  if (unprinted_) run_.console.line(text(*unprinted_, run_.console.columns()));
+  unprinted_.reset();
+}
+
+bool RunSteps::reports_memory_after(int64_t step) const {
+  const std::vector<std::string>& steps = run_.spec.config().memory_report_steps;
+  return std::ranges::find(steps, std::to_string(step)) != steps.end();
 }
 
 void RunSteps::write_trace() {
   if (run_.world.is_first())
-    run_.console.line(recorder_.write(run_.plans.step, run_.opened.directory->path() / kTraceFile));
+    run_.console.notice(
+        recorder_.write(run_.plans.step, run_.opened.directory->path() / kTraceFile));
 }
 
-void RunSteps::end_recording() {
+void RunSteps::end() {
+  show_last();
   if (recorder_.is_recording()) write_trace();
 }
 
@@ -121,9 +147,10 @@ void RunSteps::end_recording() {
 void RunSteps::require_finite(const StepMetrics& metrics) {
   const std::string account = non_finite_.account(metrics, batch_);
   if (account.empty()) return;
+  show_last();
   if (run_.spec.config().on_non_finite == OnNonFinite::skip &&
       !std::isfinite(metrics.gradient_norm))
-    return run_.console.line(account + "; skipped: weights and moments are as before");
+    return run_.console.notice(account + "; skipped: weights and moments are as before");
   checkpoints_.finish();
   const std::string advice = checkpoints_.advice();
   throw Error(advice.empty() ? account : account + ". " + advice);

@@ -40,10 +40,14 @@ class RunSteps {
   // Throws Error where the step that was run last has numbers that are not finite, unless it was
   // skipped as on_non_finite says.
   void require_finite(const StepMetrics& metrics);
-  // Writes the trace of fewer steps than were to be recorded.
-  void end_recording();
+  // Of the step that was run last, whichever it was: prints its line, and writes the trace of fewer
+  // steps than were to be recorded.
+  void end();
 
  private:
+  void show(const StepMetrics& metrics);
+  void show_last();
+  bool reports_memory_after(int64_t step) const;
   void write_trace();
 
   const PlannedRun& run_;
@@ -56,6 +60,7 @@ class RunSteps {
   double data_wait_seconds_ = 0;                 // for its batches
   NonFiniteSteps non_finite_;
   StepRecorder recorder_;
+  std::optional<StepMetrics> unprinted_;  // of the last step, where log_period leaves its line out
 };
 
 }  // namespace longshore::trainer

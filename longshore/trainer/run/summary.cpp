@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <vector>
@@ -13,6 +15,37 @@
 namespace longshore::trainer {
 
 using nlohmann::ordered_json;
+
+namespace {
+
+// A table of the peaks: a column for each kind that is used.
+std::vector<std::string> memory_rows(const MemoryByKind& memory) {
+  constexpr int kWidth = 14;
+  std::vector<offload::MemoryKind> kinds;
+  for (offload::MemoryKind kind : offload::kMemoryKinds)
+    if (memory[kind].peak_bytes > 0) kinds.push_back(kind);
+  std::vector<std::string> rows;
+  const auto add = [&](const std::string& what, const auto& cell) {
+    std::string cells;
+    for (offload::MemoryKind kind : kinds)
+      cells += fmt::format("{:>{}}", cell(memory[kind], kind), kWidth);
+    rows.push_back(summary_row(what, cells));
+  };
+  add("peak memory", [](const auto&, offload::MemoryKind kind) { return offload::name(kind); });
+  const auto bytes_or_none = [](int64_t bytes) {
+    return bytes > 0 ? offload::bytes_text(bytes) : "-";
+  };
+  add("  in all", [&](const auto& one, auto) { return bytes_or_none(one.peak_bytes); });
+  for (offload::Category category : offload::kCategories)
+    if (std::ranges::any_of(kinds, [&](offload::MemoryKind kind) {
+          return memory[kind].by_category[category] > 0;
+        }))
+      add("  " + std::string(offload::name(category)),
+          [&](const auto& one, auto) { return bytes_or_none(one.by_category[category]); });
+  return rows;
+}
+
+}  // namespace
 
 void StepFigures::add(const StepMetrics& step) {
   const Rates rates{.seconds = step.seconds,
@@ -43,29 +76,35 @@ Summary StepFigures::summary() const {
   return summary;
 }
 
+std::string summary_row(const std::string& what, const std::string& text) {
+  constexpr size_t kWidth = 18;
+  return fmt::format("{:<{}}{}", what, kWidth, text);
+}
+
 std::string text(const Summary& s) {
-  std::string result = fmt::format(
-      "{}, median {:.3f} s, p90 {:.3f} s, {:.1f} tokens/s/device, MFU {:.1f} %, waiting for "
-      "data {:.2f} % of the time",
-      plural(s.steps, "step"), s.median_step_seconds, s.p90_step_seconds,
-      s.tokens_per_second_per_device, 100 * s.mfu, 100 * s.data_wait_fraction);
-  for (offload::MemoryKind kind : offload::kMemoryKinds)
-    if (const offload::MemoryAnalysis& memory = s.memory[kind]; memory.peak_bytes > 0)
-      result +=
-          fmt::format("\npeak {}: {}, {}", offload::name(kind),
-                      offload::bytes_text(memory.peak_bytes), categories_text(memory.by_category));
+  std::vector<std::string> rows;
+  const auto add = [&](const std::string& what, const std::string& text) {
+    rows.push_back(summary_row(what, text));
+  };
+  add("steps", fmt::format("{}, median {:.3f} s, p90 {:.3f} s", s.steps, s.median_step_seconds,
+                           s.p90_step_seconds));
+  add("speed",
+      fmt::format("{:.1f} tokens/s/device, MFU {:.1f} %, waiting for data {:.2f} %",
+                  s.tokens_per_second_per_device, 100 * s.mfu, 100 * s.data_wait_fraction));
   if (s.ranks)
-    result +=
-        fmt::format("\n{} processes; the slowest is rank {}, with {:.4f} s a step beside {:.4f} s",
-                    s.ranks->count, s.ranks->slowest, s.ranks->slowest_median_step_seconds,
-                    s.ranks->fastest_median_step_seconds);
+    add("processes",
+        fmt::format("{}; the slowest is rank {}, {:.4f} s a step beside {:.4f} s", s.ranks->count,
+                    s.ranks->slowest, s.ranks->slowest_median_step_seconds,
+                    s.ranks->fastest_median_step_seconds));
+  if (s.validation && s.validation->loss) add("validation loss", total_text(*s.validation));
+  if (s.validation && s.validation->choices) add("choices", text(*s.validation->choices));
   if (s.checkpoints)
-    result += fmt::format(
-        "\ncheckpoints: {}, the last of {}; training waited {:.3f} s for each, written at {:.0f} "
-        "MB/s",
-        s.checkpoints->saves, offload::bytes_text(s.checkpoints->bytes),
-        s.checkpoints->median_stall_seconds, s.checkpoints->bytes_per_second / 1e6);
-  return result;
+    add("checkpoints",
+        fmt::format("{}, the last of {}, {:.0f} MB/s, training waits {:.3f} s",
+                    s.checkpoints->saves, offload::bytes_text(s.checkpoints->bytes),
+                    s.checkpoints->bytes_per_second / 1e6, s.checkpoints->median_stall_seconds));
+  std::ranges::move(memory_rows(s.memory), std::back_inserter(rows));
+  return join(rows, "\n");
 }
 
 void write(const Summary& s, const std::filesystem::path& path) {

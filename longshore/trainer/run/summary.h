@@ -66,7 +66,11 @@ class StepFigures {
   double last_mfu_ = 0, last_tflops_per_device_ = 0;
 };
 
+// A table for people, of at most 18 lines of 80 characters.
 std::string text(const Summary& summary);
+// A line of that table, or below it, such as where something lies.
+std::string summary_row(const std::string& what, const std::string& text);
+// All figures.
 void write(const Summary& summary, const std::filesystem::path& path);
 
 }  // namespace longshore::trainer

@@ -12,6 +12,7 @@
 
 #include "longshore/base/atomic_file.h"
 #include "longshore/base/error.h"
+#include "longshore/base/late_notice.h"
 #include "longshore/base/printable.h"
 #include "longshore/base/stop_signal.h"
 #include "longshore/base/timing.h"
@@ -123,7 +124,7 @@ void require_unchanged(const Config& config, const TrainingData& data) {
 
 }  // namespace
 
-void train(const Config& given, const Onlooker& onlooker) {
+void train(const Config& given, Verbosity verbosity, const Onlooker& onlooker) {
   require_decoder(given);
   require_inputs(given);
   const StopSignal listening(StopSignal::First::ends);  // others may be waited for in vain
@@ -137,17 +138,21 @@ void train(const Config& given, const Onlooker& onlooker) {
   require_savable(config, chosen.target);
   const RunSpec asked(config, chosen.target);
 
-  Console console(world->is_first());
+  Console console(*world, verbosity);
   console.line("backend: " + chosen.description);
-  for (const std::string& line : unused_keys(config)) console.line("warning: " + line);
-  for (const std::string& line : doubts_about_sample(config)) console.line("warning: " + line);
-  for (const std::string& line : doubts_about_weights(config)) console.line("warning: " + line);
+  for (const std::string& line : unused_keys(config)) console.notice("warning: " + line);
+  for (const std::string& line : doubts_about_sample(config)) console.notice("warning: " + line);
+  for (const std::string& line : doubts_about_weights(config)) console.notice("warning: " + line);
   if (world->size() > 1) console.line("processes: " + text(launch) + "; " + mesh_text(config));
   const models::DecoderConfig model = decoder_config(config, chosen.target);
   if (starts_from_weights(config))
     require_weights(config, model,
                     offload::lay_out(make_model(config, chosen.target), layout_options(config)));
+  std::optional<LateNotice> choosing;
+  if (world->is_first())
+    choosing.emplace("train: trying many plans, to choose among them", std::chrono::seconds(2));
   const auto [with_choices, account] = with_chosen_policy(asked);
+  choosing.reset();
   if (!account.empty()) console.line(account);
 
   const std::unique_ptr<offload::Backend> backend = make_backend(
@@ -168,7 +173,7 @@ void train(const Config& given, const Onlooker& onlooker) {
     require_same_run(spec.config(), here, *opened.start);
     if (opened.saved_step >= 0)
       for (const std::string& line : doubts_about_start(spec.config(), opened.start->manifest))
-        console.line("warning: " + line);
+        console.notice("warning: " + line);
   }
   if (world->is_first()) {
     const std::filesystem::path& folder = opened.directory->path();

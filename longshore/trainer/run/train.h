@@ -6,6 +6,7 @@
 #include <string>
 
 #include "longshore/trainer/config/config.h"
+#include "longshore/trainer/run/console.h"
 
 namespace longshore::trainer {
 
@@ -15,6 +16,8 @@ struct Onlooker {
   std::function<std::string(const std::filesystem::path& folder)> begin;
 };
 
-void train(const Config& config, const Onlooker& onlooker = {});
+// Answers a ReportSignal, where one lives, after the step at hand.
+void train(const Config& config, Verbosity verbosity = Verbosity::usual,
+           const Onlooker& onlooker = {});
 
 }  // namespace longshore::trainer

@@ -269,6 +269,7 @@ class Opener {
     check_vocabulary("tokenizer_path", tokenizer_->path(), tokenizer_->ordinary_vocab_size());
     data::TokenizeOptions options = tokenize_options();
     options.stop = stop;
+    options.shows_progress = !stop.stop_possible();  // not beside steps
     std::string what;
     if (data::has_records(path)) {
       const data::FirstExample first = data::first_example(path, options);

@@ -10,9 +10,8 @@
 #include "longshore/trainer/run/rewards.h"
 
 namespace longshore::trainer {
-namespace {
 
-std::string text_of_all(const Validation& validation) {
+std::string total_text(const Validation& validation) {
   const double loss = validation.loss.value();
   if (!std::isfinite(loss)) return fmt::format("{}", without_sign_of_nan(loss));
   std::string text = fmt::format("{:.4f}", loss);
@@ -23,12 +22,10 @@ std::string text_of_all(const Validation& validation) {
                             below < 0 ? "above" : "below", *validation.unigram_loss);
 }
 
-}  // namespace
-
 double SetLoss::perplexity() const { return std::exp(loss); }
 
 std::string text(const Validation& validation) {
-  std::string text = text_of_all(validation), separator = "; ";
+  std::string text = total_text(validation), separator = "; ";
   for (const SetLoss& set : validation.sets) {
     text += fmt::format("{}{} {:.4f}", separator, set.name, without_sign_of_nan(set.loss));
     if (validation.is_cross_entropy)

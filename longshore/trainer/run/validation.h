@@ -33,6 +33,9 @@ struct Validation {
 // "0.6021, rewards/margins 0.2215, rewards/accuracies 0.7500". It has a loss.
 std::string text(const Validation& validation);
 
+// The same of all sets together.
+std::string total_text(const Validation& validation);
+
 // "0.6200, over characters 0.6400, over bytes 0.6400"
 std::string text(const ChoicesAccuracy& accuracy);
 

@@ -63,6 +63,8 @@ class TrainStep {
   // Finishes the last step's update. To be called before anything but run() reads parameters or
   // what optimizers keep, or uses the arenas.
   void flush(offload::Ledger& ledger);
+  // Whether an update waits for the next step, and what it takes stays in the arenas.
+  bool is_deferred() const { return deferred_.has_value(); }
 
  private:
   void write_update_scalars(const StepScalars& scalars);

@@ -10,6 +10,7 @@
 #include "longshore/base/error.h"
 #include "longshore/base/pieces.h"
 #include "longshore/base/printable.h"
+#include "longshore/base/progress.h"
 #include "longshore/base/stop_signal.h"
 #include "longshore/base/text.h"
 #include "longshore/data/safetensors/safetensors_float.h"
@@ -137,6 +138,9 @@ std::string convert(const Conversion& conversion) {
   }
 
   const StopSignal listening;
+  int64_t elements = 0;
+  for (const data::SafetensorsInfo& info : tensors) elements += info.element_count();
+  Progress progress("writing weights", elements);
   auto append_data = [&](const data::SafetensorsInfo& info, data::SafetensorsWriter& writer) {
     if (StopSignal::is_there())
       throw Error(path_text(conversion.to) + ": " + StopSignal::name() +
@@ -148,6 +152,7 @@ std::string convert(const Conversion& conversion) {
       append_converted(*tensor, info.dtype, writer);
     else
       append_dequantized(weights, info, writer);
+    progress.add(info.element_count());
   };
   write_hf_folder(conversion.to, {.files = std::move(files),
                                   .tensors = tensors,

@@ -9,6 +9,7 @@
 
 #include "longshore/base/bfloat16.h"
 #include "longshore/base/philox.h"
+#include "longshore/base/progress.h"
 #include "longshore/trainer/weights/normal_numbers.h"
 #include "longshore/trainer/weights/read_floats.h"
 #include "longshore/trainer/weights/row_norms.h"
@@ -170,17 +171,31 @@ void initial_values(const Parameter& parameter, uint64_t seed, int64_t first,
 }
 
 void write_parameters(const offload::ParameterLayout& layout, const FillParameter& fill,
-                      offload::Arguments& arguments, Copies copies, const CopyMatrix& copy) {
+                      offload::Arguments& arguments, Copies copies, const CopyMatrix& copy,
+                      const char* what) {
+  // Between the parts of quantized parameters there is room that nothing else fills.
+  const auto is_zeroed = [](const Bucket& bucket, Copy copy) {
+    return !is_weight(copy) || is_quantized(bucket);
+  };
   std::vector<std::pair<const Bucket*, Piece>> work;
+  int64_t elements = 0;
   for (const Bucket& bucket : layout.buckets) {
+    for (const Piece& piece : pieces(bucket)) {
+      work.push_back({&bucket, piece});
+      elements += piece.count;
+    }
+    for (Copy copy : written_copies(bucket, copies))
+      if (is_zeroed(bucket, copy)) elements += bucket.part(copy).count;
+  }
+  Progress progress(what, elements);
+  for (const Bucket& bucket : layout.buckets)
     for (Copy copy : written_copies(bucket, copies)) {
       const std::string name = argument_name(bucket, copy);
       arguments.at(name, bytes(bucket, copy), bucket.homes.of(copy), category(copy));
-      // Between the parts of quantized parameters there is room that nothing else fills.
-      if (!is_weight(copy) || is_quantized(bucket)) arguments.write_zeros(name);
+      if (!is_zeroed(bucket, copy)) continue;
+      arguments.write_zeros(name);
+      progress.add(bucket.part(copy).count);
     }
-    for (const Piece& piece : pieces(bucket)) work.push_back({&bucket, piece});
-  }
   std::exception_ptr failure;
 #pragma omp parallel
   {
@@ -188,6 +203,7 @@ void write_parameters(const offload::ParameterLayout& layout, const FillParamete
 #pragma omp for schedule(dynamic)
     for (size_t i = 0; i < work.size(); ++i) try {
         writer.write(*work[i].first, work[i].second);
+        progress.add(work[i].second.count);
       } catch (...) {
 #pragma omp critical(write_parameters_failure)
         if (!failure) failure = std::current_exception();
@@ -211,7 +227,7 @@ void initialize(const offload::ParameterLayout& layout, uint64_t seed,
       initial_values(parameter, seed, own,
                      values.subspan(static_cast<size_t>(own - first), static_cast<size_t>(count)));
   };
-  write_parameters(layout, fill, arguments);
+  write_parameters(layout, fill, arguments, Copies::all, nullptr, "initializing weights");
 }
 
 }  // namespace longshore::trainer

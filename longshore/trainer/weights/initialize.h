@@ -23,9 +23,10 @@ enum class Copies : uint8_t { all, compute };
 // zero; gradients are never written. What is quantized gets its codes by quantize_parameter().
 // Arguments are allocated where they are missing. Beside them the host holds a few MiB for each
 // thread, and what scales take that are quantized too. Throws the first of what `fill` throws.
+// Progress goes by the name of `what` is done.
 void write_parameters(const offload::ParameterLayout& layout, const FillParameter& fill,
                       offload::Arguments& arguments, Copies copies = Copies::all,
-                      const CopyMatrix& copy = nullptr);
+                      const CopyMatrix& copy = nullptr, const char* what = "reading weights");
 
 void initialize(const offload::ParameterLayout& layout, uint64_t seed,
                 offload::Arguments& arguments);

@@ -77,6 +77,8 @@ TEST(SameRun, OtherKeysMayChange) {
                               "sample_tokens=0",
                               "profiler_steps=2",
                               "tensorboard_dir=/x",
+                              "log_period=5",
+                              "memory_report_steps=1,2",
                               "dataset_path=/moved/train.tokens",
                               "tokenizer_path=/moved",
                               "load_parameters_path=/moved"})

@@ -605,6 +605,12 @@ TEST_F(ConfigTest, ContradictionsNameBothKeysAndTheirOrigins) {
   EXPECT_EQ(fault("", {"model_type=qwen3_moe", "num_experts=4", "num_experts_per_tok=1",
                        "mlp_only_layers=[99]"}),
             "command line mlp_only_layers: found [\"99\"], expected numbers of layers, 0 to 1");
+  for (const std::string steps : {"-1", "1.5", "01", "x", "1000000000"})
+    EXPECT_EQ(fault("", {"memory_report_steps=[" + steps + "]"}),
+              "command line memory_report_steps: found [\"" + steps +
+                  "\"], expected numbers of steps, from 0");
+  EXPECT_EQ(fault("", {"log_period=0"}),
+            "command line log_period: found 0, expected an integer from 1 to 1000000000");
   EXPECT_EQ(fault("", {"head_dim=15"}), "command line head_dim: found 15, expected an even number");
   const std::string on_device = "parameter_layers_on_device: auto\n",
                     on_host = "parameter_memory_host_offload: true\n";

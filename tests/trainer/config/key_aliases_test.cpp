@@ -20,6 +20,8 @@ TEST_F(KeyAliasesTest, LeadToTheKeyHere) {
            {"checkpoint.enable", "enable_checkpointing"},
            {"num_attention_heads", "base_num_query_heads"},
            {"per_device_train_batch_size", "per_device_batch_size"},
+           {"metrics.log_freq", "log_period"},
+           {"logging_steps", "log_period"},
            {"adam_epsilon", "adam_eps"}}) {
     EXPECT_NE(find_key(key), nullptr) << key;
     EXPECT_EQ(find_key(name), nullptr) << name;
@@ -116,7 +118,7 @@ TEST_F(KeyAliasesTest, OfSomeSectionsAreOthersWithinThem) {
         {"validation.seq_len", ""},
         {"validation.local_batch_size", ""},
         {"evaluation.steps", ""},
-        {"logging.interval", ""}})
+        {"logging.interval", "log_period"}})
     EXPECT_EQ(key_for_other_name(name), key) << name;
 }
 

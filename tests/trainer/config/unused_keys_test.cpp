@@ -82,6 +82,11 @@ TEST(UnusedKeys, IncludeTheProfilersKeysInRunsThatEndBeforeIt) {
   EXPECT_EQ(skipping("4").size(), 2u);
 }
 
+TEST(UnusedKeys, IncludeMemoryReportsAfterTheLastStep) {
+  EXPECT_EQ(unused("llama3_8b.yml", {"steps=4", "memory_report_steps=[4,9]"}).size(), 1u);
+  EXPECT_EQ(unused("llama3_8b.yml", {"steps=4", "memory_report_steps=[3,9]"}), Lines());
+}
+
 TEST(UnusedKeys, AreNoneWhereAllKeysAreRead) {
   EXPECT_EQ(unused("llama3_8b_lora.yml"), Lines());
   EXPECT_EQ(unused("llama3_8b.yml", {"profiler_steps=2", "skip_first_n_steps_for_profiler=3"}),

@@ -10,6 +10,7 @@
 #include "longshore/base/openmp_threads.h"
 #include "longshore/base/print.h"
 #include "longshore/base/program.h"
+#include "longshore/base/progress.h"
 #include "longshore/trainer/checkpoint/checkpoint.h"
 #include "longshore/trainer/checkpoint/frozen_weights.h"
 #include "longshore/trainer/config/load_config.h"
@@ -98,6 +99,7 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(int64_t{1}, std::numeric_limits<int64_t>::max()))
       ->default_str("5GB")
       ->needs(to);
+  app.add_flag_callback("--quiet", show_no_progress, kQuietHelp);
   std::vector<std::string> overrides;
   app.add_option("key=value", overrides,
                  "allow_unknown_config_keys and use_multimodal, as train has them");

@@ -3,20 +3,22 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
-#include <chrono>
 #include <cmath>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include "longshore/base/atomic_file.h"
 #include "longshore/base/error.h"
 #include "longshore/base/print.h"
 #include "longshore/base/printable.h"
+#include "longshore/base/progress.h"
 #include "longshore/base/stop_signal.h"
 #include "longshore/base/text.h"
-#include "longshore/base/timing.h"
 #include "longshore/data/rows/batch.h"
 #include "longshore/data/rows/token_beyond.h"
 #include "longshore/data/rows/token_file.h"
@@ -47,7 +49,6 @@
 namespace longshore::trainer {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using data::TokenFile;
 
 const std::vector<std::string> kKeys{"max_target_length",
@@ -272,28 +273,6 @@ data::Batch batch_of(const std::vector<Piece>& pieces, const TokenFile& file,
   return batch;
 }
 
-// On standard error, now and then.
-class Progress {
- public:
-  explicit Progress(int64_t tokens) : tokens_(tokens) {}
-
-  void done(int64_t tokens) {
-    constexpr double kPeriod = 10;  // seconds
-    const double seconds = seconds_since(start_);
-    if (seconds < next_) return;
-    next_ = seconds + kPeriod;
-    const double speed = static_cast<double>(tokens) / seconds;
-    print(stderr, fmt::format("{} of {}, {:.0f} tokens/s, {:.0f} s left\n", tokens,
-                              plural(tokens_, "token"), speed,
-                              static_cast<double>(tokens_ - tokens) / speed));
-  }
-
- private:
-  const int64_t tokens_;
-  const Clock::time_point start_ = Clock::now();
-  double next_ = 10;
-};
-
 void require_documents(const TokenFile& file) {
   const std::string found = !file.has_documents()       ? "a token file of version 1"
                             : file.has_pairs()          ? "pairs of answers"
@@ -309,7 +288,13 @@ void require_documents(const TokenFile& file) {
 // That all of it is as it was written, and that the teacher knows its tokens. It takes as long as
 // it takes to read the file.
 void check_contents(const TokenFile& file, const TeachRequest& request, int64_t vocabulary) {
-  file.verify({});
+  const double bytes = static_cast<double>(std::filesystem::file_size(file.path()));
+  std::atomic<int64_t> bytes_read = 0;
+  {
+    const Progress progress("verifying the token file",
+                            [&] { return static_cast<double>(bytes_read) / bytes; });
+    file.verify({}, &bytes_read);
+  }
   for (int64_t i = 0; i < file.document_count(); ++i)
     file.document(i);  // throws where it is damaged
   if (const auto beyond = data::token_beyond(file, vocabulary))
@@ -395,7 +380,8 @@ void teach(const TeachRequest& request) {
   Teacher teacher(request, config, model, target);
   const data::BatchSchema schema = teacher.schema();
   Pieces all(file, schema.shape);
-  Progress progress(file.token_count());
+  Progress progress("asking the teacher", file.token_count());
+  int64_t done = 0;
   for (std::vector<Piece> pieces; !(pieces = all.next()).empty();) {
     if (StopSignal::is_there())
       throw Error(path_text(request.out) + ": " + StopSignal::name() +
@@ -406,7 +392,8 @@ void teach(const TeachRequest& request) {
         const int64_t at = (piece.row * schema.shape.length + piece.at + i) * request.top_k;
         taught.set(piece.tokens.first + i + 1, said.tokens.data() + at, said.log_probs.data() + at);
       }
-    progress.done(pieces.back().tokens.first + pieces.back().tokens.count);
+    const int64_t end = pieces.back().tokens.first + pieces.back().tokens.count;
+    progress.add(end - std::exchange(done, end));
   }
   taught.finish();
   print(stdout, fmt::format("{}: {}, {}, of each the {} that {} finds most likely\n",

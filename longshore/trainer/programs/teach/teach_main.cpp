@@ -1,6 +1,7 @@
 #include <string>
 
 #include "longshore/base/program.h"
+#include "longshore/base/progress.h"
 #include "longshore/trainer/config/help.h"
 #include "longshore/trainer/distributed/launch.h"
 #include "longshore/trainer/programs/teach/teach.h"
@@ -22,6 +23,7 @@ int main(int argc, char** argv) {
   app.add_option("INPUT", request.tokens, "token file of documents, as tokenize --out writes them")
       ->required()
       ->check(CLI::ExistingFile);
+  app.add_flag_callback("--quiet", show_no_progress, kQuietHelp);
   app.add_option("key=value", request.overrides, "keys, as listed below");
   app.footer(trainer::teach_footer());
   return run_program(

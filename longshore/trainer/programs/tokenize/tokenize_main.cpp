@@ -20,6 +20,7 @@
 #include "longshore/base/printable.h"
 #include "longshore/base/program.h"
 #include "longshore/base/program_folder.h"
+#include "longshore/base/progress.h"
 #include "longshore/base/standard_output.h"
 #include "longshore/base/stop_signal.h"
 #include "longshore/base/text.h"
@@ -192,7 +193,12 @@ void train(const Arguments& arguments) {
                                  longshore::path_text(output) + ".json");
   longshore::require_no_input(output, arguments.inputs);
   longshore::TrainingTexts texts(arguments.inputs);
-  const auto next = [&](std::string& text) { return texts.next(text); };
+  longshore::Progress progress("making a tokenizer of text", 0);
+  const auto next = [&](std::string& text) {
+    const bool is_there = texts.next(text);
+    progress.add(std::ssize(text));
+    return is_there;
+  };
   longshore::write_file(output,
                         is_json ? longshore::data::train_byte_level(next, arguments.vocab_size)
                                 : longshore::data::train_sentencepiece(next, arguments.vocab_size));
@@ -370,6 +376,7 @@ int main(int argc, char** argv) {
     if (other != train && other != vocab_size && other != output && other != inputs &&
         other != app.get_help_ptr())
       train->excludes(other);
+  app.add_flag_callback("--quiet", longshore::show_no_progress, longshore::kQuietHelp);
   output->needs(inputs);
   inputs->needs(output);
   return longshore::run_program(app, argc, argv, [&] { run(arguments); });
