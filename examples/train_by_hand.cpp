@@ -98,12 +98,13 @@ int main() {
 
   // Steps of AdamW, its states in host memory, activations under a named policy.
   const Stage& layers = stage_named(model, "decoder");
-  trainer::Trainer trainer(runtime, model,
-                           {.policy = offload::make_policy("qkv_proj_offloaded", {}, layers.programs),
-                            .homes = {.optimizer = offload::MemoryKind::pinned_host},
-                            .optimizer = adamw({.b1 = 0.9, .b2 = 0.95, .epsilon = 1e-8}),
-                            .clipping_threshold = 1,
-                            .seed = 1});
+  trainer::Trainer trainer(
+      runtime, model,
+      {.policy = offload::make_policy("qkv_proj_offloaded", {}, layers.programs),
+       .homes = {.optimizer = offload::MemoryKind::pinned_host},
+       .optimizer = adamw({.b1 = 0.9, .b2 = 0.95, .epsilon = 1e-8}),
+       .clipping_threshold = 1,
+       .seed = 1});
   set_circles(trainer);
   for (int step = 0; step <= 60; ++step) {
     const trainer::StepResult result = trainer.step(3e-3);

@@ -66,7 +66,8 @@ void place_outputs(Runtime& runtime) {
     print("x + 1", f({x, one})[0]);
   }
   // Donated, the memory of `one` becomes the result's.
-  Function f(runtime, add_one(), {.inputs = {kOnHost, kOnDevice}, .donated = {1}});
+  Function f(runtime, add_one(),
+             {.inputs = {kOnHost, kOnDevice}, .outputs = {kOnDevice}, .donated = {1}});
   const Tensor sum = f({x, one})[0];
   std::printf("donated: the result is %s; alias %lld bytes\n",
               sum.memory() == one.memory() ? "the input's memory" : "memory of its own",
@@ -105,8 +106,8 @@ void offload_activations_and_parameters(Runtime& runtime) {
               "argument", "output", "total", "JAX: temp, total");
   const Model model = two_layers_ten_times();
   // save_and_offload_only_these_names: x goes to the host, y is computed again.
-  const Policy x_away{.name = "x_away", .otherwise = Action::remat,
-                      .actions = {{"x", Action::offload}}};
+  const Policy x_away{
+      .name = "x_away", .otherwise = Action::remat, .actions = {{"x", Action::offload}}};
   std::vector<float> first;
   auto run = [&](const char* what, const offload::ValueAndGradOptions& options, const char* jax) {
     offload::ValueAndGrad f(runtime, model, options);
@@ -129,11 +130,11 @@ void offload_activations_and_parameters(Runtime& runtime) {
   run("x, parameters and gradients in host memory",
       {.policy = x_away,
        .homes = {.parameters = kHost, .gradients = kHost},
-       .transfers = {.prefetch_layers = 0.5}},
+       .transfers = {.prefetch_layers = 0}},
       "");
 }
 
-// The last section's network, at a thousandth of its size: layers of gelu(x·Wᵀ) that give their
+// The last section's network, smaller: layers of gelu(x·Wᵀ) that give their
 // input back.
 Model gelu_layers() {
   constexpr int64_t kWidth = 256;
@@ -158,13 +159,12 @@ void offload_optimizer_states(Runtime& runtime) {
   std::vector<float> x(256 * 256);
   for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 17) / 17;
   auto run = [&](const char* what, const offload::Homes& homes) {
-    trainer::Trainer trainer(
-        runtime, model,
-        {.homes = homes,
-         .transfers = {.prefetch_layers = 0.25},
-         .optimizer = models::adamw({.b1 = 0.9, .b2 = 0.999, .epsilon = 1e-8}),
-         .clipping_threshold = 1,
-         .seed = 1});
+    trainer::Trainer trainer(runtime, model,
+                             {.homes = homes,
+                              .transfers = {.prefetch_layers = 0.25},
+                              .optimizer = models::adamw({.b1 = 0.9, .b2 = 0.999, .epsilon = 1e-8}),
+                              .clipping_threshold = 1,
+                              .seed = 1});
     trainer.set_batch("x", x);
     double loss = 0;
     for (int step = 0; step < 5; ++step) loss = trainer.step(1e-3).loss;

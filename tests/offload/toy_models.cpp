@@ -165,15 +165,14 @@ Program head(const ToySizes& s) {
 }  // namespace
 
 models::Model toy(const ToySizes& s) {
-  models::Stage decoder = models::scan("decoder", decoder_layer(s, Kind::attends_to_memory), 3,
-                                       {{3, 0}, {2, 0}});
+  models::Stage decoder =
+      models::scan("decoder", decoder_layer(s, Kind::attends_to_memory), 3, {{3, 0}, {2, 0}});
   decoder.programs.push_back(decoder_layer(s, Kind::ignores_memory));
   decoder.layers = {0, 1, 0};
-  return models::connected("toy", {models::run_once(patches(s)),
-                                   models::scan("tower", tower_layer(s), 3, {{0, 0}}),
-                                   models::run_once(projector(s), {{1, 0}}),
-                                   models::run_once(embed(s)), decoder,
-                                   models::run_once(head(s), {{4, 0}})});
+  return models::connected(
+      "toy", {models::run_once(patches(s)), models::scan("tower", tower_layer(s), 3, {{0, 0}}),
+              models::run_once(projector(s), {{1, 0}}), models::run_once(embed(s)), decoder,
+              models::run_once(head(s), {{4, 0}})});
 }
 
 }  // namespace longshore::offload

@@ -94,8 +94,7 @@ TEST(Trainer, LeavesTheSameWhereverStatesLive) {
   for (const offload::Homes& homes :
        {offload::Homes{.optimizer = host}, offload::Homes{host, host, host}}) {
     options.homes = homes;
-    for (const offload::Policy& policy :
-         {offload::keep_all(), offload::save_and_offload({}, x)}) {
+    for (const offload::Policy& policy : {offload::keep_all(), offload::save_and_offload({}, x)}) {
       options.policy = policy;
       EXPECT_EQ(train(options), expected);
     }

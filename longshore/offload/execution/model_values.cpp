@@ -86,7 +86,8 @@ std::vector<float> ModelValues::read(const std::string& name, const Range& range
     case models::Dtype::bfloat16: {
       std::vector<bfloat16> narrow(values.size());
       arguments_.read_part(range.argument, range.offset_bytes, narrow.data(), range.type.bytes());
-      std::ranges::transform(narrow, values.begin(), [](bfloat16 value) { return to_float(value); });
+      std::ranges::transform(narrow, values.begin(),
+                             [](bfloat16 value) { return to_float(value); });
       return values;
     }
     default:

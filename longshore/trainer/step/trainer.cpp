@@ -7,10 +7,10 @@ namespace longshore::trainer {
 namespace {
 
 offload::ParameterLayout layout_of(const models::Model& model, const TrainerOptions& options) {
-  return lay_out(model,
-                 {.weight_dtype = options.weight_dtype,
-                  .homes = options.homes,
-                  .optimizers = {{.states = states_of(options.optimizer, options.state_format)}}});
+  return offload::lay_out(
+      model, {.weight_dtype = options.weight_dtype,
+              .homes = options.homes,
+              .optimizers = {{.states = states_of(options.optimizer, options.state_format)}}});
 }
 
 StepOptions step_options(const TrainerOptions& options) {
