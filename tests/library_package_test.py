@@ -39,7 +39,7 @@ class Package(unittest.TestCase):
     def configure(self, name, *options):
         launcher = ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
         return run("cmake", "-S", self.prefix / "share/longshore/examples", "-B", self.folder / name, "-G", "Ninja",
-                   "-DCMAKE_BUILD_TYPE=Release", f"-DCMAKE_PREFIX_PATH={self.prefix}", *launcher, *options)
+                   "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_CXX_FLAGS=-Wall -Wextra", f"-DCMAKE_PREFIX_PATH={self.prefix}", *launcher, *options)
 
     def test_examples_build_and_run(self):
         configured = self.configure("build", f"-DLONGSHORE_TORCH_DIR={TORCH}")

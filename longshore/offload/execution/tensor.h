@@ -16,7 +16,7 @@ namespace longshore::offload {
 // A backend, and the account of its memory.
 struct Runtime {
   std::unique_ptr<Backend> backend;
-  Ledger ledger = {};
+  Ledger ledger;
 };
 
 // A handle: copies share the memory, which is freed with the last of them. The runtime must outlive
