@@ -5,6 +5,7 @@
 
 #include "longshore/models/ir/add.h"
 #include "longshore/models/ir/backward.h"
+#include "longshore/models/ir/stages.h"
 #include "longshore/models/ir/trace.h"
 #include "longshore/models/ops/attention/attention.h"
 #include "longshore/models/ops/embedding/embedding.h"
@@ -41,7 +42,7 @@ models::DecoderConfig tiny_llama(Dtype dtype) {
 }
 
 const Program& layer_program(const models::Model& model) {
-  return model.stages[stage_index(model, "decoder")].programs[0];
+  return models::stage_named(model, "decoder").programs[0];
 }
 
 models::DecoderConfig llama2_13b() {
@@ -164,31 +165,14 @@ Program head(const ToySizes& s) {
 }  // namespace
 
 models::Model toy(const ToySizes& s) {
-  models::Model model{.name = "toy", .stages = {}};
-  auto once = [&](const char* name, Program program, std::vector<models::StageInput> inputs) {
-    model.stages.push_back({.name = name,
-                            .weight_prefix = "",
-                            .programs = {std::move(program)},
-                            .layers = {0},
-                            .inputs = std::move(inputs)});
-  };
-  once("patches", patches(s), {});
-  model.stages.push_back({.name = "tower",
-                          .weight_prefix = "tower.{}.",
-                          .programs = {tower_layer(s)},
-                          .layers = {0, 0, 0},
-                          .inputs = {{0, 0}}});
-  once("projector", projector(s), {{1, 0}});
-  once("embed", embed(s), {});
-  model.stages.push_back({.name = "decoder",
-                          .weight_prefix = "decoder.{}.",
-                          .programs = {decoder_layer(s, Kind::attends_to_memory),
-                                       decoder_layer(s, Kind::ignores_memory)},
-                          .layers = {0, 1, 0},
-                          .inputs = {{3, 0}, {2, 0}}});
-  once("head", head(s), {{4, 0}});
-  models::connect(model);
-  return model;
+  models::Stage decoder =
+      models::scan("decoder", decoder_layer(s, Kind::attends_to_memory), 3, {{3, 0}, {2, 0}});
+  decoder.programs.push_back(decoder_layer(s, Kind::ignores_memory));
+  decoder.layers = {0, 1, 0};
+  return models::connected(
+      "toy", {models::run_once(patches(s)), models::scan("tower", tower_layer(s), 3, {{0, 0}}),
+              models::run_once(projector(s), {{1, 0}}), models::run_once(embed(s)), decoder,
+              models::run_once(head(s), {{4, 0}})});
 }
 
 }  // namespace longshore::offload

@@ -14,17 +14,12 @@
 #include "longshore/models/ops/linear/linear.h"
 #include "longshore/models/ops/swiglu.h"
 #include "longshore/offload/backends/cpu_backend.h"
-#include "longshore/offload/execution/arenas.h"
-#include "longshore/offload/execution/arguments.h"
 #include "longshore/offload/execution/function.h"
-#include "longshore/offload/execution/gradient_function.h"
+#include "longshore/offload/execution/value_and_grad.h"
 #include "longshore/offload/memory/alignment.h"
 #include "longshore/offload/memory/host_memory.h"
-#include "longshore/trainer/step/memory_report.h"
-#include "longshore/trainer/step/step.h"
-#include "longshore/trainer/weights/initialize.h"
+#include "longshore/trainer/step/trainer.h"
 #include "tests/message_of.h"
-#include "tests/offload/adamw_states.h"
 #include "tests/offload/plan_checks.h"
 
 namespace longshore::offload {
@@ -152,10 +147,10 @@ struct Answer {
   MemoryAnalysis device, host;
 };
 
-Answer gradients_of_toy_a(const GradientOptions& options) {
+Answer gradients_of_toy_a(const ValueAndGradOptions& options) {
   auto runtime = cpu_runtime();
   models::ToyA sizes;
-  GradientFunction f(*runtime, models::toy_a(sizes), options);
+  ValueAndGrad f(*runtime, models::toy_a(sizes), options);
   f.set_batch("x", std::vector<float>(sizes.rows * sizes.width, 0.001f));
   std::vector<std::string> names;
   for (int layer = 0; layer < sizes.layers; ++layer)
@@ -379,37 +374,26 @@ struct ToyBRun {
 
 ToyBRun run_toy_b(Runtime& runtime, int64_t width, const Policy& policy, const Homes& homes,
                   int steps) {
-  models::Model model = models::toy_b(
+  const models::Model model = models::toy_b(
       {.rows = width, .width = width, .init_deviation = 1 / std::sqrt(double(width))});
-  ParameterLayout layout = lay_out(model, {.homes = homes, .optimizers = adamw_states()});
-  trainer::StepOptions options{
-      .policy = policy,
-      .transfers = {.prefetch_layers = 0.25},
-      .optimizer = trainer::OptimizerOptions{.optimizers = {models::adamw({0.9, 0.999, 1e-8, 0})},
-                                             .clipping_threshold = 1}};
-  trainer::StepPlans plans = trainer::plan_step(model, layout, options, runtime.backend->target());
-  trainer::MemoryByKind memory = trainer::analyze(plans.all());
-  Arenas arenas(*runtime.backend, plans.all());
-  Arguments arguments(*runtime.backend, runtime.ledger);
-  trainer::initialize(layout, 1, arguments);
-  trainer::TrainStep step(plans, *runtime.backend, arguments, arenas);
+  trainer::Trainer trainer(runtime, model,
+                           {.policy = policy,
+                            .homes = homes,
+                            .transfers = {.prefetch_layers = 0.25},
+                            .optimizer = models::adamw({0.9, 0.999, 1e-8, 0}),
+                            .clipping_threshold = 1,
+                            .seed = 1});
   std::vector<float> x(static_cast<size_t>(width * width));
   for (size_t i = 0; i < x.size(); ++i) x[i] = std::sin(static_cast<float>(i));
-  arguments.write(host_name("x"), x.data(), static_cast<int64_t>(x.size() * sizeof(float)));
-  data::Batch batch;
-  batch.total_weights = 1;  // the loss is a mean already
+  trainer.set_batch("x", x);
 
   ToyBRun run;
-  for (int i = 1; i <= steps; ++i) {
-    trainer::StepResult result =
-        step.run({batch}, {.learning_rate = 1e-3, .number = i}, runtime.ledger);
+  for (int i = 0; i < steps; ++i) {
+    const trainer::StepResult result = trainer.step(1e-3);
     run.losses.push_back(result.loss + result.auxiliary_loss);
   }
-  step.flush(runtime.ledger);
-  run.weights.resize(static_cast<size_t>(layout.buckets[0].count));
-  arguments.read(argument_name(layout.buckets[0], Copy::compute), run.weights.data(),
-                 bytes(layout.buckets[0], Copy::compute));
-  for (MemoryKind kind : {kDevice, kHost}) run.planned[kind] = memory[kind];
+  run.weights = trainer.parameter("layers.0.w");
+  for (MemoryKind kind : {kDevice, kHost}) run.planned[kind] = trainer.memory_analysis(kind);
   return run;
 }
 

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "longshore/models/ir/stages.h"
 #include "longshore/models/ir/trace.h"
 #include "longshore/models/ops/gelu.h"
 #include "longshore/models/ops/l2_penalty.h"
@@ -59,25 +60,8 @@ Program error(const Type& type) {
 }
 
 Model input_scan_loss(const char* name, const Type& type, Program layer, int layers, Program loss) {
-  Model model{.name = name, .stages = {}};
-  model.stages.push_back({.name = "input",
-                          .weight_prefix = "",
-                          .programs = {input(type)},
-                          .layers = {0},
-                          .inputs = {}});
-  model.stages.push_back({.name = "layers",
-                          .weight_prefix = "layers.{}.",
-                          .programs = {std::move(layer)},
-                          .layers = std::vector<int>(layers, 0),
-                          .inputs = {{0, 0}}});
-  std::string loss_name = loss.name;
-  model.stages.push_back({.name = loss_name,
-                          .weight_prefix = "",
-                          .programs = {std::move(loss)},
-                          .layers = {0},
-                          .inputs = {{1, 0}}});
-  connect(model);
-  return model;
+  return connected(name, {run_once(input(type)), scan("layers", std::move(layer), layers, {{0, 0}}),
+                          run_once(std::move(loss), {{1, 0}})});
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // Networks that no decoder has, whose gradients are the cotangents themselves, shared by weights,
 // or added up over stages: against differences of their losses.
-#include "longshore/offload/execution/gradient_function.h"
+#include "longshore/offload/execution/value_and_grad.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include "longshore/base/error.h"
 #include "longshore/models/families/toys.h"
 #include "longshore/models/ir/add.h"
-#include "longshore/models/ir/model.h"
+#include "longshore/models/ir/stages.h"
 #include "longshore/models/ir/trace.h"
 #include "longshore/models/ops/gelu.h"
 #include "longshore/models/ops/l2_penalty.h"
@@ -40,13 +40,12 @@ const Weight kTrained{.init = {models::Init::Kind::normal, 0.02}};
 
 // x -> the layers -> sum(gelu(o)), each a stage of its own.
 Model network(std::vector<models::Program> layers) {
-  Model model{.name = "network", .stages = {}};
+  std::vector<models::Stage> stages;
   auto add_stage = [&](models::Program program) {
-    const int number = static_cast<int>(model.stages.size());
-    models::Stage stage{.name = program.name, .programs = {}, .layers = {0}, .inputs = {}};
-    if (number > 0) stage.inputs = {{number - 1, 0}};
-    stage.programs.push_back(std::move(program));
-    model.stages.push_back(std::move(stage));
+    const int number = static_cast<int>(stages.size());
+    std::vector<models::StageInput> inputs;
+    if (number > 0) inputs = {{number - 1, 0}};
+    stages.push_back(models::run_once(std::move(program), std::move(inputs)));
   };
   Trace input("input");
   input.output(input.batch("x", kSquare));
@@ -55,8 +54,7 @@ Model network(std::vector<models::Program> layers) {
   Trace loss("loss");
   loss.output(models::sum(models::gelu(loss.input("o", kSquare))), OutputRole::loss);
   add_stage(loss.finish());
-  models::connect(model);
-  return model;
+  return models::connected("network", std::move(stages));
 }
 
 // `make(trace, x)` gives what the layer does to x.
@@ -76,7 +74,7 @@ Runtime cpu_runtime() {
 void expect_gradients(const Model& model, const std::vector<std::string>& weights,
                       const Homes& homes = {}) {
   Runtime runtime = cpu_runtime();
-  GradientFunction function(runtime, model, {.policy = keep_all(), .homes = homes});
+  ValueAndGrad function(runtime, model, {.policy = keep_all(), .homes = homes});
   std::map<std::string, std::vector<float>> values;
   float next = 1;
   for (const std::string& weight : weights) {
@@ -105,7 +103,7 @@ void expect_gradients(const Model& model, const std::vector<std::string>& weight
 
 const Homes kGradientsOnHost{.gradients = MemoryKind::pinned_host};
 
-TEST(GradientFunction, GivesACotangentAsAWeightsGradient) {
+TEST(ValueAndGrad, GivesACotangentAsAWeightsGradient) {
   const Model model = network({layer("layer", [](Trace& t, Var x) {
     Var weight = t.weight("w1", kSquare, kTrained), bias = t.weight("w2", kSquare, kTrained);
     return models::add(models::linear(x, weight), bias);
@@ -114,7 +112,7 @@ TEST(GradientFunction, GivesACotangentAsAWeightsGradient) {
   expect_gradients(model, {"w1", "w2"}, kGradientsOnHost);
 }
 
-TEST(GradientFunction, GivesOneValueAsTwoWeightsGradients) {
+TEST(ValueAndGrad, GivesOneValueAsTwoWeightsGradients) {
   const Model model = network({layer("layer", [](Trace& t, Var x) {
     Var a = t.weight("w1", kSquare, kTrained), b = t.weight("w2", kSquare, kTrained);
     return models::add(models::linear(x, models::add(a, b)), x);
@@ -125,7 +123,7 @@ TEST(GradientFunction, GivesOneValueAsTwoWeightsGradients) {
 
 // b's gradient has the gradient of a + b and more: the sum must not overwrite a's, nor what a's is
 // added up from. The one that is declared first is the first to look for its place.
-TEST(GradientFunction, KeepsAGradientThatAnotherIsAddedUpFrom) {
+TEST(ValueAndGrad, KeepsAGradientThatAnotherIsAddedUpFrom) {
   for (bool is_a_first : {true, false})
     for (bool has_a_more : {false, true}) {
       SCOPED_TRACE(std::to_string(is_a_first) + " " + std::to_string(has_a_more));
@@ -140,7 +138,7 @@ TEST(GradientFunction, KeepsAGradientThatAnotherIsAddedUpFrom) {
     }
 }
 
-TEST(GradientFunction, AddsToWhatALaterStageLeft) {
+TEST(ValueAndGrad, AddsToWhatALaterStageLeft) {
   std::vector<models::Program> layers;
   for (const char* name : {"first", "second"})
     layers.push_back(layer(name, [](Trace& t, Var x) {
@@ -153,7 +151,7 @@ TEST(GradientFunction, AddsToWhatALaterStageLeft) {
 }
 
 // One layer of a scan adds to what a later stage left, the other begins a gradient of its own.
-TEST(GradientFunction, AddsToWhatALaterStageLeftOfOneLayer) {
+TEST(ValueAndGrad, AddsToWhatALaterStageLeftOfOneLayer) {
   std::vector<models::Program> layers;
   for (const char* weight : {"first", "w", "layers.0.w"})
     layers.push_back(layer(weight, [&](Trace& t, Var x) {
@@ -167,7 +165,7 @@ TEST(GradientFunction, AddsToWhatALaterStageLeftOfOneLayer) {
 }
 
 // What earlier layers get is a weight's gradient as well, and the weight is used once more there.
-TEST(GradientFunction, KeepsACotangentThatIsAWeightsGradientToo) {
+TEST(ValueAndGrad, KeepsACotangentThatIsAWeightsGradientToo) {
   std::vector<models::Program> layers;
   layers.push_back(layer("first", [](Trace& t, Var x) {
     Var v = t.weight("v", kSquare, kTrained), w = t.weight("w", kSquare, kTrained);
@@ -182,7 +180,7 @@ TEST(GradientFunction, KeepsACotangentThatIsAWeightsGradientToo) {
 }
 
 // The first loss of its role is where later ones are added, but not for those who read it.
-TEST(GradientFunction, KeepsALossThatIsReadFromLaterOnes) {
+TEST(ValueAndGrad, KeepsALossThatIsReadFromLaterOnes) {
   std::vector<models::Program> layers;
   Trace first("first");
   Var y = models::linear(first.input("x", kSquare), first.weight("w1", kSquare, kTrained));
@@ -240,21 +238,21 @@ TEST(Scan, TellsOfEachGradientOnceWhenItIsFinal) {
   }
 }
 
-TEST(GradientFunction, RefusesWhatNoLossDependsOn) {
+TEST(ValueAndGrad, RefusesWhatNoLossDependsOn) {
   const Model model = network({layer("layer", [](Trace& t, Var x) {
     t.weight("unused", kSquare, kTrained);
     return models::linear(x, t.weight("w", kSquare, kTrained));
   })});
   Runtime runtime = cpu_runtime();
   try {
-    GradientFunction(runtime, model, {.policy = keep_all()});
+    ValueAndGrad(runtime, model, {.policy = keep_all()});
     ADD_FAILURE() << "accepted";
   } catch (const InternalError& error) {
     EXPECT_THAT(error.what(), HasSubstr("parameter unused trains"));
   }
 }
 
-TEST(GradientFunction, AddsUpLossesOfOneRole) {
+TEST(ValueAndGrad, AddsUpLossesOfOneRole) {
   Trace t("layer");
   Var x = t.input("x", kSquare);
   Var a = t.weight("w1", kSquare, kTrained), b = t.weight("w2", kSquare, kTrained);
@@ -264,7 +262,7 @@ TEST(GradientFunction, AddsUpLossesOfOneRole) {
   std::vector<models::Program> layers;
   layers.push_back(t.finish());
   Runtime runtime = cpu_runtime();
-  GradientFunction function(runtime, network(std::move(layers)), {.policy = keep_all()});
+  ValueAndGrad function(runtime, network(std::move(layers)), {.policy = keep_all()});
   function.set_parameter("w1", std::vector<float>(4, 1));
   function.set_parameter("w2", std::vector<float>(4, 2));
   function.set_batch("x", std::vector<float>(4, 0));
@@ -273,13 +271,13 @@ TEST(GradientFunction, AddsUpLossesOfOneRole) {
 
 constexpr Weight kFrozen{.trainable = models::Trainable::no, .init = {models::Init::Kind::zeros}};
 
-TEST(GradientFunction, ListsTheNamesThatThereAre) {
+TEST(ValueAndGrad, ListsTheNamesThatThereAre) {
   const Model model = network({layer("layer", [](Trace& t, Var x) {
     return models::linear(models::linear(x, t.weight("w1", kSquare, kTrained)),
                           t.weight("w2", kSquare, kTrained));
   })});
   Runtime runtime = cpu_runtime();
-  GradientFunction function(runtime, model, {.policy = keep_all()});
+  ValueAndGrad function(runtime, model, {.policy = keep_all()});
   const std::vector<float> values(4, 0);
   EXPECT_EQ(message_of<UsageError>([&] { function.set_parameter("w3", values); }),
             "no parameter is named 'w3'; there are w1, w2");
@@ -289,12 +287,12 @@ TEST(GradientFunction, ListsTheNamesThatThereAre) {
             "no batch input is named 'y'; there are x");
 }
 
-TEST(GradientFunction, RefusesAnotherNumberOfValues) {
+TEST(ValueAndGrad, RefusesAnotherNumberOfValues) {
   const Model model = network({layer("layer", [](Trace& t, Var x) {
     return models::linear(x, t.weight("w", kSquare, kTrained));
   })});
   Runtime runtime = cpu_runtime();
-  GradientFunction function(runtime, model, {.policy = keep_all()});
+  ValueAndGrad function(runtime, model, {.policy = keep_all()});
   const std::vector<float> values(3, 0);
   EXPECT_EQ(message_of<UsageError>([&] { function.set_parameter("w", values); }),
             "w: expected f32[2,2], found 3 values");
@@ -302,12 +300,12 @@ TEST(GradientFunction, RefusesAnotherNumberOfValues) {
             "x: expected f32[2,2], found 3 values");
 }
 
-TEST(GradientFunction, RoundsValuesToBfloat16) {
+TEST(ValueAndGrad, RoundsValuesToBfloat16) {
   for (models::Dtype dtype : models::cpu_dtypes()) {
     Runtime runtime = cpu_runtime();
     const Model model =
         models::toy_a({.rows = 2, .width = 2, .inner = 2, .layers = 1, .dtype = dtype});
-    GradientFunction function(runtime, model, {.policy = keep_all()});
+    ValueAndGrad function(runtime, model, {.policy = keep_all()});
     const bool is_narrow = dtype == models::Dtype::bfloat16;
     const float one = is_narrow ? 1 + 1.0f / 1024 : 1;  // which is 1 in bfloat16
     function.set_batch("x", std::vector<float>(4, one));
@@ -318,14 +316,14 @@ TEST(GradientFunction, RoundsValuesToBfloat16) {
 }
 
 // Values of 8 bytes, and of 4 that are no float32.
-TEST(GradientFunction, RefusesTypesThatValuesAreNotRoundedTo) {
+TEST(ValueAndGrad, RefusesTypesThatValuesAreNotRoundedTo) {
   const Model model = network({layer("layer", [](Trace& t, Var x) {
     t.weight("wide", {{2, 2}, models::Dtype::float64}, kFrozen);
     t.batch("ids", {{2, 2}, models::Dtype::int32});
     return models::linear(x, t.weight("w", kSquare, kTrained));
   })});
   Runtime runtime = cpu_runtime();
-  GradientFunction function(runtime, model, {.policy = keep_all()});
+  ValueAndGrad function(runtime, model, {.policy = keep_all()});
   const std::vector<float> values(4, 1);
   EXPECT_EQ(message_of<UsageError>([&] { function.set_parameter("wide", values); }),
             "wide: float32 values are given for f64[2,2]; expected a type of f32 or bf16");
