@@ -853,7 +853,8 @@ TEST(TrainProgram, WritesEventFilesForTensorBoard) {
   for (size_t i = 0; i < files.size(); ++i) {
     const std::vector<data::ReadEvent> events = data::read_events(data::read_file(files[i]));
     EXPECT_EQ(events.at(1).step, i == 0 ? 0 : 2);
-    EXPECT_NE(events.at(2).texts.at("config").at(0).find("    run_name: a"), std::string::npos);
+    EXPECT_NE(events.at(2).texts.at("config").at(0).find("\n    run_name: \"a\"  # "),
+              std::string::npos);
     for (const data::ReadEvent& event : events)
       if (event.scalars.contains("learning/loss")) steps.push_back(event);
   }
