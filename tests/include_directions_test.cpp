@@ -27,6 +27,7 @@ const std::vector<std::string> kRooms = {
     "data/rows",
     "data/text",
     "data/tables",
+    "data/tensorboard",
     "data/safetensors",
     "models/ir",
     "models/ops/kernels",
