@@ -29,6 +29,7 @@ const std::vector<std::string> kRooms = {
     "data/tables",
     "data/tensorboard",
     "data/safetensors",
+    "data/gguf",
     "models/ir",
     "models/ops/kernels",
     "models/ops/*",

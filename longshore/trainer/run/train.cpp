@@ -122,6 +122,16 @@ void require_unchanged(const Config& config, const TrainingData& data) {
   if (config.verify_token_files) data::TokenFileCheck(data.files).finish(StopSignal::is_there);
 }
 
+// Which pages alone read: a disk that is full ends no training for it.
+void write_plan_record(const nlohmann::ordered_json& record, const std::filesystem::path& folder,
+                       Console& console) {
+  try {
+    write_file(folder / kPlanRecordFile, record.dump() + "\n", Links::refused);
+  } catch (const FileError& error) {
+    console.notice(std::string("warning: ") + error.what());
+  }
+}
+
 }  // namespace
 
 void train(const Config& given, Verbosity verbosity, const Onlooker& onlooker) {
@@ -179,9 +189,7 @@ void train(const Config& given, Verbosity verbosity, const Onlooker& onlooker) {
     const std::filesystem::path& folder = opened.directory->path();
     write_resolved(spec.config(), folder / kConfigFile);
     write_file(folder / kPlanFile, account + text(plans), Links::refused);
-    write_file(folder / kPlanRecordFile,
-               plan_record(spec, plans, chosen.description, world->size()).dump() + "\n",
-               Links::refused);
+    write_plan_record(plan_record(spec, plans, chosen.description, world->size()), folder, console);
     if (onlooker.begin) console.line(onlooker.begin(folder));
   }
   run({.spec = spec,
