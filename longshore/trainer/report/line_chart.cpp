@@ -19,26 +19,24 @@ constexpr int kColors = 8;
 // The values that a chart shows, and where they are.
 class Frame {
  public:
-  explicit Frame(const LineChart& chart) : is_logarithmic_(chart.is_logarithmic) {
+  explicit Frame(const LineChart& chart) {
     for (const Series& series : chart.series)
       for (const Point& point : series.points) include(point);
     for (const Mark& mark : chart.marks) include(mark.at);
     if (is_empty()) return;
     if (left_ == right_) left_ -= 0.5, right_ += 0.5;
     const double height = top_ - bottom_, room = height > 0 ? 0.04 * height : std::abs(top_) / 10;
-    const bool is_above_zero = bottom_ >= 0 && !is_logarithmic_;
+    const bool is_above_zero = bottom_ >= 0;
     bottom_ -= room > 0 ? room : 0.5;
     top_ += room > 0 ? room : 0.5;
     if (is_above_zero) bottom_ = std::max(bottom_, 0.0);
   }
 
   bool is_empty() const { return left_ > right_; }
-  bool shows(const Point& point) const {
-    return std::isfinite(point.y) && (!is_logarithmic_ || point.y > 0);
-  }
+  static bool shows(const Point& point) { return std::isfinite(point.y); }
   // Parts of the width from the left, and of the height from the top.
   double across(double x) const { return (x - left_) / (right_ - left_); }
-  double down(double y) const { return (top_ - place(y)) / (top_ - bottom_); }
+  double down(double y) const { return (top_ - y) / (top_ - bottom_); }
 
   std::vector<double> x_ticks() const {
     std::vector<double> all = ticks(left_, right_, Axis::Ticks::decimal);
@@ -46,24 +44,18 @@ class Frame {
     return all;
   }
   std::vector<double> y_ticks(const Axis& axis) const {
-    if (!is_logarithmic_) return ticks(bottom_, top_, axis.ticks, 4);
-    std::vector<double> all;
-    for (double power = std::ceil(bottom_); power <= top_; ++power)
-      all.push_back(std::pow(10, power));
-    return all.size() > 1 ? all : std::vector{std::pow(10, bottom_), std::pow(10, top_)};
+    return ticks(bottom_, top_, axis.ticks, 4);
   }
 
  private:
-  double place(double y) const { return is_logarithmic_ ? std::log10(y) : y; }
   void include(const Point& point) {
     if (!shows(point)) return;
     left_ = std::min(left_, point.x);
     right_ = std::max(right_, point.x);
-    bottom_ = std::min(bottom_, place(point.y));
-    top_ = std::max(top_, place(point.y));
+    bottom_ = std::min(bottom_, point.y);
+    top_ = std::max(top_, point.y);
   }
 
-  bool is_logarithmic_;
   double left_ = INFINITY, right_ = -INFINITY, bottom_ = INFINITY, top_ = -INFINITY;
 };
 

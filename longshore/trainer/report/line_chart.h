@@ -34,7 +34,6 @@ struct LineChart {
   Axis y_axis = kNumberAxis;
   std::vector<Series> series;
   std::vector<Mark> marks;
-  bool is_logarithmic = false;  // of the y that are above 0
 };
 
 // The chart; "" where there is no point. Of many points in a series the least and the largest of

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <ctime>
 #include <set>
 
 #include "longshore/base/text.h"
@@ -258,6 +259,14 @@ std::string troubles_html(const RunRecords& run) {
 }
 
 }  // namespace
+
+LiveRun live_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm local;
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", localtime_r(&now, &local));
+  return {.at = text};
+}
 
 std::string run_page(const RunRecords& run, const std::optional<LiveRun>& live) {
   const bool goes_on = live && !run.summary().is_object();

@@ -13,9 +13,9 @@ namespace longshore::trainer {
 
 // A run that goes on, as the process that trains sees it.
 struct LiveRun {
-  double seconds = 0;  // since it began to train
-  std::string at;      // the time, "2026-11-05 10:21:07"
+  std::string at;  // the time, "2026-11-05 10:21:07"
 };
+LiveRun live_now();
 
 std::string run_page(const RunRecords& run, const std::optional<LiveRun>& live);
 // Their curves in the same charts, and what differs in keys and results. Names are the folders'.

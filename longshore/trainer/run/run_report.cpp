@@ -22,14 +22,6 @@ double thread_seconds() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-std::string local_time() {
-  const std::time_t now = std::time(nullptr);
-  std::tm local;
-  char text[32];
-  std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", localtime_r(&now, &local));
-  return text;
-}
-
 }  // namespace
 
 RunReport::RunReport(std::filesystem::path folder, std::optional<CostlyText> advice, Log log)
@@ -86,8 +78,7 @@ void RunReport::write_page() {
       records_->update();
     else
       records_.emplace(folder_);
-    const LiveRun live{.seconds = seconds_since(begin_), .at = local_time()};
-    write_file(folder_ / kReportFile, run_page(*records_, live), Links::refused);
+    write_file(folder_ / kReportFile, run_page(*records_, live_now()), Links::refused);
   } catch (const std::exception& error) {
     trouble = error.what();
   }

@@ -14,7 +14,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
-#include <ctime>
 #include <functional>
 #include <optional>
 #include <thread>
@@ -23,7 +22,6 @@
 #include "longshore/base/error.h"
 #include "longshore/base/integer.h"
 #include "longshore/base/printable.h"
-#include "longshore/base/timing.h"
 #include "longshore/trainer/report/run_page.h"
 
 namespace longshore::trainer {
@@ -87,14 +85,6 @@ std::string prometheus_text(const RunRecords& run) {
         slash == std::string::npos ? "" : ",set=\"" + label_text(key.substr(slash + 1)) + "\"";
     text += fmt::format("{}{{{}{}}} {}\n", name, of_run, part, prometheus_number(numbers.last.y));
   }
-  return text;
-}
-
-std::string local_time() {
-  const std::time_t now = std::time(nullptr);
-  std::tm local;
-  char text[32];
-  std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", localtime_r(&now, &local));
   return text;
 }
 
@@ -201,8 +191,7 @@ class RunServer::Server {
 
   void send_page(evhttp_request* request) {
     renew();
-    if (page_.empty())
-      page_ = run_page(*records_, LiveRun{.seconds = seconds_since(begin_), .at = local_time()});
+    if (page_.empty()) page_ = run_page(*records_, live_now());
     const std::string tag = fmt::format("\"{:x}\"", std::hash<std::string>{}(page_));
     evhttp_add_header(evhttp_request_get_output_headers(request), "ETag", tag.c_str());
     const char* known =
@@ -232,7 +221,6 @@ class RunServer::Server {
   std::unique_ptr<event_base, Freed<event_base, event_base_free>> base_;
   std::unique_ptr<evhttp, Freed<evhttp, evhttp_free>> http_;
   std::filesystem::path folder_;
-  const Clock::time_point begin_ = Clock::now();
   Clock::time_point renewed_;
   std::optional<RunRecords> records_;
   std::string page_;  // as it was when they were renewed; "" where nobody has asked since
