@@ -24,6 +24,27 @@ endif()
 # DT_RPATH rather than DT_RUNPATH: it also serves what a library itself looks for, such as LibTorch.
 target_link_options(longshore_options INTERFACE "LINKER:--as-needed" "LINKER:--disable-new-dtags")
 
+# What writes past the end of a buffer ends the program, and what the loader has resolved is read-only
+# from then on.
+target_compile_options(longshore_options INTERFACE
+  "$<$<COMPILE_LANGUAGE:CXX>:-fstack-protector-strong>")
+target_link_options(longshore_options INTERFACE
+  "LINKER:-z,relro" "LINKER:-z,now" "LINKER:-z,noexecstack"
+  "$<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:-pie>")
+if(NOT LONGSHORE_SANITIZERS) # which have their own checks of the same calls
+  set(fortify 2)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 12)
+    set(fortify 3)
+  endif()
+  # Some compilers define it themselves.
+  target_compile_options(longshore_options INTERFACE
+    "$<$<COMPILE_LANGUAGE:CXX>:-U_FORTIFY_SOURCE;-D_FORTIFY_SOURCE=${fortify}>")
+endif()
+
+# No program says where it was built.
+target_compile_options(longshore_options INTERFACE
+  "$<$<COMPILE_LANGUAGE:CXX>:-ffile-prefix-map=${LONGSHORE_TORCH_DIR}=torch;-ffile-prefix-map=${PROJECT_SOURCE_DIR}=.>")
+
 if(LONGSHORE_SANITIZERS)
   # Function and vptr checks need LibTorch's RTTI, which it does not export.
   target_compile_options(longshore_options INTERFACE

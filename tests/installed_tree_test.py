@@ -95,6 +95,27 @@ class InstalledTree(unittest.TestCase):
                 for folder in path.split(":"):
                     self.assertTrue(folder.startswith("$ORIGIN"), f"{file.name}: {path}")
 
+    def test_programs_and_libraries_are_hardened(self):
+        ours = [*(self.tree / "bin" / name for name in PROGRAMS), *(self.tree / "lib").glob("liblongshore_*")]
+        for file in ours:
+            text = run("readelf", "--wide", "-h", "-l", "-d", "--dyn-syms", file).stdout
+            self.assertRegex(text, r"Type: +DYN", file.name)
+            self.assertIn("GNU_RELRO", text, file.name)
+            self.assertRegex(text, r"FLAGS.*\b(BIND_NOW|NOW)\b", file.name)
+            self.assertRegex(text, r"GNU_STACK +(0x[0-9a-f]+ +){5}RW ", file.name)
+            self.assertIn("__stack_chk_fail", text, file.name)
+            if file.parent.name == "bin":
+                self.assertRegex(text, r"__(mem|str|read|[a-z]*printf)[a-z]*_chk", file.name)
+
+    def test_no_file_names_where_it_was_built(self):
+        ours = [path for path in self.tree.rglob("*") if path.is_file()
+                and (path.parent.name != "lib" or path.name.startswith("liblongshore"))]
+        self.assertGreater(len(ours), 50)
+        for file in ours:
+            content = file.read_bytes()
+            for place in (ROOT, BUILD, self.folder):
+                self.assertFalse(str(place).encode() in content, f"{file} names {place}")
+
     def test_licences_come_with_all_libraries(self):
         texts = [path.parent.name for path in (self.tree / "share/doc/longshore/licences").rglob("*") if path.is_file()]
         self.assertIn("sentencepiece", texts)

@@ -22,7 +22,7 @@ sys.dont_write_bytecode = True
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PROGRAMS = pathlib.Path(sys.argv.pop(1)).resolve()
 GOLDENS = ROOT / "tests/goldens"
-NAMES = ["train", "plan", "probe", "tokenize", "convert", "generate", "compare"]
+NAMES = ["train", "plan", "probe", "tokenize", "convert", "generate", "compare", "report"]
 
 # A title, a colour, a C1 control, an override of direction, a separator, no width; and a line of its
 # own, as a program of ours prints it.

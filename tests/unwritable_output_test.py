@@ -18,7 +18,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 PROGRAMS = pathlib.Path(sys.argv.pop(1)).resolve()
 GOLDENS = ROOT / "tests/goldens"
 TOKENIZER = GOLDENS / "tokenizers/bytelevel_bpe_gpt2/tokenizer.json"
-NAMES = ["train", "plan", "probe", "tokenize", "convert", "generate", "compare"]
+NAMES = ["train", "plan", "probe", "tokenize", "convert", "generate", "compare", "report"]
 SMALL = ["--config", "quickstart.yml", "backend=cpu", "dataset_type=synthetic", "dataset_path=", "eval_dataset_path=",
          "tokenizer_path=", "base_emb_dim=16", "base_num_decoder_layers=2", "base_num_query_heads=2",
          "base_num_kv_heads=1", "head_dim=8", "base_mlp_dim=16", "max_target_length=32", "per_device_batch_size=1",
@@ -58,6 +58,7 @@ class UnwritableOutput(unittest.TestCase):
         new.mkdir()
         return [
             ["train", *SMALL, f"base_output_directory={new}", "run_name=a"],
+            ["report", new / "a", "--html", new / "a.html"],
             ["plan", *SMALL],
             ["plan", *SMALL, "--hardware", "rtx4090", "--json", "-"],
             ["compare", *SMALL, "--policies", "none", "--steps", "1", "--rounds", "1"],
@@ -104,7 +105,7 @@ class UnwritableOutput(unittest.TestCase):
         options = {"plan": ["--config", "--policies", "--hardware", "--price-per-hour", "--trace", "--json"],
                    "compare": ["--sweep", "--json", "--html", "--hardware", "--policies"], "train": ["--config"],
                    "probe": ["--out"], "convert": ["--to"], "generate": ["--chat-template"],
-                   "tokenize": ["--tokenizer"]}
+                   "tokenize": ["--tokenizer"], "report": ["--html"]}
         for command in self.commands():
             for option in options[command[0]] if command[1] not in ["--help", "--version"] else []:
                 given = [*map(str, command)]

@@ -63,7 +63,6 @@ class Pages(unittest.TestCase):
             run("train", *SMALL, f"base_output_directory={cls.folder}", f"run_name={name}", f"learning_rate={rate}",
                 "steps=40", "profiler_steps=1")
         cls.runs = sorted(path.parent for path in cls.folder.glob("*/report.html"))
-        # As if a step had waited, and with text that could be taken for markup.
         run("report", *cls.runs, "--html", cls.folder / "runs.html")
         run("plan", "--config", "llama3_8b.yml", "--hardware", "h100", "--policies", "full,qkv_proj_offloaded",
             "base_num_decoder_layers=4", "optimizer_memory_host_offload=true", "--html", cls.folder / "plan.html",

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "longshore/base/printable.h"
 #include "longshore/trainer/report/page_script.h"
 #include "longshore/trainer/report/page_style.h"
@@ -22,6 +24,11 @@ std::string printable_lines(const std::string& text) {
 }
 
 }  // namespace
+
+std::string spaced(std::string name) {
+  std::ranges::replace(name, '_', ' ');
+  return name;
+}
 
 std::string html_escaped(const std::string& text) {
   std::string result;

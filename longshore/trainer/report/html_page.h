@@ -13,6 +13,9 @@ namespace longshore::trainer {
 // other than line feeds and tabs.
 std::string html_escaped(const std::string& text);
 
+// A name as people write it: "validation losses/wiki" of "validation_losses/wiki".
+std::string spaced(std::string name);
+
 // `body` is HTML.
 std::string html_page(const std::string& title, const std::string& body);
 

@@ -55,12 +55,6 @@ bool is_of(const std::string& key, const ChartKeys& chart) {
   });
 }
 
-// "validation losses/wiki".
-std::string spaced(std::string name) {
-  std::ranges::replace(name, '_', ' ');
-  return name;
-}
-
 // Of one run each key has a colour, of several each run.
 LineChart chart_of(const std::vector<const RunRecords*>& runs, const ChartKeys& keys) {
   LineChart chart{.title = keys.title, .x_name = "step", .y_axis = *keys.axis};

@@ -26,12 +26,6 @@ struct Place {
   double left = 0, top = 0, width = 0, height = 0;
 };
 
-// Names as people write them.
-std::string spaced(std::string name) {
-  std::ranges::replace(name, '_', ' ');
-  return name;
-}
-
 std::string percent(double part) { return fmt::format("{:.0f} %", 100 * part); }
 
 // A path for each kind that the lane has, and its name for who asks.

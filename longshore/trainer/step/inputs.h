@@ -44,10 +44,9 @@ ProbeInputs read_probe_inputs(const std::filesystem::path& file,
 bool has_images(const std::filesystem::path& file);
 
 // A batch of B rows of T positions as such a file, with labels, positions and, where the batch has
-// them, segments. It has
-// [B,T+1], since a row's last target is the label of one more position, which nothing else reads.
-// The file appears whole or not at all; throws FileError where the file system refuses, or its name
-// is a link.
+// them, segments. It has [B,T+1], since a row's last target is the label of one more position,
+// which nothing else reads. The file appears whole or not at all; throws FileError where the file
+// system refuses, or its name is a link.
 void write_probe_inputs(const std::filesystem::path& file, const data::Batch& batch);
 
 }  // namespace longshore::trainer

@@ -29,9 +29,9 @@ std::string explanation(const PolicyPlan& plan);
 
 // {"policy", "config", "devices", "per_device_batch_size", "max_target_length", "fits" (where that
 // is known), "memory": {kind: {...}}}; with a profile also "hardware", "hardware_source",
-// "step_seconds", "mfu",
-// "tokens_per_second_per_device", "phases", "bottleneck", "used_device_bytes", "chosen" (of
-// `auto`), and of what is asked "training_days", "training_cost" and "tokens_per_money".
+// "step_seconds", "mfu", "tokens_per_second_per_device", "phases", "bottleneck",
+// "used_device_bytes", "chosen" (of `auto`), and of what is asked "training_days", "training_cost"
+// and "tokens_per_money".
 nlohmann::ordered_json json(const PolicyPlan& plan, const CostQuestion& question = {});
 // {"plans": [...]}, as a file has it.
 std::string json_text(const std::vector<PolicyPlan>& plans, const CostQuestion& question = {});
