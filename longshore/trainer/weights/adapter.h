@@ -56,7 +56,8 @@ class Adapter {
 
 // Writes the model's adapter weights, in float32, from their masters where there are any.
 // `base_model` says what they belong to: the name or folder of a checkpoint, or "". The folder is
-// made if need be; DataError where it holds an adapter already, and for a weight that is not finite.
+// made if need be; DataError where it holds an adapter already, and for a weight that is not
+// finite.
 void write_adapter(const std::filesystem::path& folder, const models::DecoderConfig& model,
                    const std::string& base_model, const offload::ParameterLayout& layout,
                    const offload::ArgumentReader& arguments);
