@@ -92,6 +92,11 @@ PartialFile make_partial_folder(const fs::path& path) {
     if (error) throw FileError(path_text(name) + ": cannot make the folder: " + error.message());
     if (!is_new) continue;
     FileDescriptor folder(open(name.c_str(), kForFolder));
+    if (!folder.is_open() && errno != ENOENT) {  // as where the umask lets nobody read it
+      const std::string why = std::strerror(errno);
+      fs::remove(name, error);
+      throw FileError(path_text(name) + ": cannot open the folder: " + why);
+    }
     if (folder.is_open() && keeps(folder)) return {name, std::move(folder)};
   }
 }

@@ -25,7 +25,9 @@ class Frame {
     for (const Mark& mark : chart.marks) include(mark.at);
     if (is_empty()) return;
     if (left_ == right_) left_ -= 0.5, right_ += 0.5;
-    const double height = top_ - bottom_, room = height > 0 ? 0.04 * height : std::abs(top_) / 10;
+    const double height = top_ - bottom_, most = std::max(std::abs(top_), std::abs(bottom_));
+    // What differs by less than texts of numbers show is drawn as a level line.
+    const double room = height > 1e-6 * most ? 0.04 * height : most / 10;
     const bool is_above_zero = bottom_ >= 0;
     bottom_ -= room > 0 ? room : 0.5;
     top_ += room > 0 ? room : 0.5;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <functional>
 #include <limits>
 #include <sstream>
 #include <utility>
@@ -36,12 +37,28 @@ std::optional<double> number(const ordered_json& value) {
   return std::nullopt;
 }
 
+// Errors of what is done with a file's text say which file it was.
+void naming(const std::string& file, const std::function<void()>& read) {
+  try {
+    read();
+  } catch (const Error& error) {
+    throw DataError(file + ": " + error.what());
+  }
+}
+
+// A circle of links is nothing that exists.
+bool exists(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
 }  // namespace
 
 RunRecords::RunRecords(fs::path folder) : folder_(std::move(folder)) {
-  if (!fs::is_directory(folder_))
+  std::error_code ignored;
+  if (!fs::is_directory(folder_, ignored))
     throw DataError(path_text(folder_) + ": found no folder, expected that of a run");
-  if (!fs::exists(folder_ / kMetricsFile) && !fs::exists(folder_ / kConfigFile))
+  if (!exists(folder_ / kMetricsFile) && !exists(folder_ / kConfigFile))
     throw DataError(path_text(folder_) + ": found neither " + kMetricsFile + " nor " + kConfigFile +
                     ", expected the folder of a run");
   update();
@@ -66,7 +83,8 @@ void RunRecords::update() {
   };
   auto on_change = [&](const std::string& file, uint64_t most_mib, auto read) {
     tell(file, [&] {
-      if (const std::optional<std::string> text = changed(file, most_mib)) read(*text);
+      const std::optional<std::string> text = changed(file, most_mib);
+      if (text) naming(file, [&] { read(*text); });
     });
   };
   tell(kMetricsFile, [&] { read_metrics(); });
@@ -87,7 +105,7 @@ void RunRecords::update() {
     }
     plan_ = std::move(record);
   });
-  if (!fs::exists(folder_ / kSummaryFile)) {  // of a run that goes on
+  if (!exists(folder_ / kSummaryFile)) {  // of a run that goes on
     summary_ = nullptr;
     seen_.erase(kSummaryFile);
   }
@@ -247,7 +265,8 @@ void RunRecords::read_samples() {
     const size_t digits = std::min(number.find_first_not_of('0'), number.size() - 1);
     std::istringstream lines(data::read_small_file(file, kMostTextMib));
     for (std::string line; std::getline(lines, line) && samples_.size() < kMostSamples;) {
-      const ordered_json record = ordered_json_tree(line);
+      ordered_json record;
+      naming(file.filename().string(), [&] { record = ordered_json_tree(line); });
       std::string prompt;
       if (record.contains("prompt") && record["prompt"].is_string())
         prompt = record["prompt"].get<std::string>() + " ";

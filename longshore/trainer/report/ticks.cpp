@@ -34,9 +34,14 @@ const Axis kBytesAxis{.text = bytes, .ticks = Axis::Ticks::binary};
 
 std::vector<double> ticks(double low, double high, Axis::Ticks kind, double most) {
   const double step = distance((high - low) / most, kind);
+  const double first = std::ceil(low / step - 1e-9);
   std::vector<double> ticks;
-  for (double i = std::ceil(low / step - 1e-9); i * step <= high + 1e-9 * step; ++i)
-    ticks.push_back(i * step + 0.0);  // not -0
+  for (int i = 0; i <= static_cast<int>(most); ++i) {
+    const double tick = (first + i) * step + 0.0;  // not -0
+    if (!(tick <= high + 1e-9 * step)) break;
+    // Far from zero doubles may not tell two of them apart.
+    if (ticks.empty() || tick > ticks.back()) ticks.push_back(tick);
+  }
   return ticks;
 }
 

@@ -64,5 +64,15 @@ TEST(LineChart, TicksAreRoundAndInside) {
   }
 }
 
+TEST(LineChart, AnEndOfTicksComesWhereDoublesTellNoneApart) {
+  const double after_one = std::nextafter(1.0, 2.0), great = 0x1p52;
+  for (const auto& [low, high] :
+       {std::pair{1.0, after_one}, {great, great + 1}, {-1e308, 1e308}, {0.0, 5e-324}})
+    EXPECT_LE(ticks(low, high, Axis::Ticks::decimal).size(), 6u) << low << " to " << high;
+  const std::string chart =
+      line_chart({.title = "a", .x_name = "step", .series = {{"y", {{0, 1}, {1, after_one}}}}});
+  EXPECT_NE(chart.find(">0.95<"), std::string::npos) << chart;
+}
+
 }  // namespace
 }  // namespace longshore::trainer
