@@ -47,7 +47,7 @@ void naming(const std::string& file, const std::function<void()>& read) {
 }
 
 // A circle of links is nothing that exists.
-bool exists(const fs::path& path) {
+bool is_there(const fs::path& path) {
   std::error_code ignored;
   return fs::exists(path, ignored);
 }
@@ -58,7 +58,7 @@ RunRecords::RunRecords(fs::path folder) : folder_(std::move(folder)) {
   std::error_code ignored;
   if (!fs::is_directory(folder_, ignored))
     throw DataError(path_text(folder_) + ": found no folder, expected that of a run");
-  if (!exists(folder_ / kMetricsFile) && !exists(folder_ / kConfigFile))
+  if (!is_there(folder_ / kMetricsFile) && !is_there(folder_ / kConfigFile))
     throw DataError(path_text(folder_) + ": found neither " + kMetricsFile + " nor " + kConfigFile +
                     ", expected the folder of a run");
   update();
@@ -105,7 +105,7 @@ void RunRecords::update() {
     }
     plan_ = std::move(record);
   });
-  if (!exists(folder_ / kSummaryFile)) {  // of a run that goes on
+  if (!is_there(folder_ / kSummaryFile)) {  // of a run that goes on
     summary_ = nullptr;
     seen_.erase(kSummaryFile);
   }
