@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """What scripts/export_metrics makes of small files: tables, and messages. tests/transformers/tools.py has the rest."""
 
+import os
 import pathlib
 import subprocess
 import sys
@@ -55,12 +56,23 @@ class ExportMetricsTest(unittest.TestCase):
         self.assertEqual(self.run_script("csv", self.folder).stdout, "step,loss\n0,2.5\n")
 
     def test_other_files_are_refused(self):
-        for line in ("x", "[]", "{}", '{"step":0,"loss":"2"}', '{"step":{},"loss":2}', '{"step":[0]}', "\xff"):
+        for line in ("x", "[]", "{}", '{"step":0,"loss":"2"}', '{"step":{},"loss":2}', '{"step":[0]}', "\xff", "\x1b[31m",
+                     "[" * 100_000, '{"step":0,"a\\ud800":1}', '{"step":0,"\\u001b":1}'):
             self.metrics.write_text(RECORDS + line + "\n", encoding="latin-1")
-            self.assertIn("metrics.jsonl", self.refusal("csv", self.folder), line)
+            message = self.refusal("csv", self.folder)
+            self.assertIn("metrics.jsonl:", message)
+            self.assertIn("expected a record with a step and numbers", message)
+            self.assertTrue(message.rstrip("\n").isprintable(), message)
         self.metrics.write_text("")
         self.assertIn("found no record of a step", self.refusal("csv", self.folder))
         self.assertIn("No such file", self.refusal("csv", self.folder / "none"))
+        self.metrics.unlink()
+        os.mkfifo(self.metrics)
+        self.assertIn("found no regular file", self.refusal("csv", self.folder, timeout=20))
+
+    def test_what_is_read_is_not_overwritten(self):
+        self.assertIn("expected another file", self.refusal("csv", self.folder, self.metrics))
+        self.assertEqual(self.metrics.read_text(), RECORDS)
 
     def test_what_cannot_be_written_is_said_and_nothing_is_left(self):
         with open("/dev/full", "w") as full:

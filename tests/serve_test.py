@@ -85,8 +85,10 @@ class Serve(unittest.TestCase):
             self.assertRegex(line, r"^(# (HELP|TYPE) longshore_\w+ .+|longshore_\w+\{.*\} \S+)$")
 
         # A name of another site that leads here, other paths, methods that would change something.
-        self.assertEqual(self.ask(Host="evil.example")[0].status, 400)
-        self.assertEqual(self.ask(Host=f"localhost:{self.port}")[0].status, 200)
+        for host in ("evil.example", "127.evil.example", "127.0.0.1.evil.example", "[::2]", "[", ""):
+            self.assertEqual(self.ask(Host=host)[0].status, 400, host)
+        for host in (f"localhost:{self.port}", "LOCALHOST.", "127.0.0.2", f"[::1]:{self.port}", "[::ffff:127.0.0.1]"):
+            self.assertEqual(self.ask(Host=host)[0].status, 200, host)
         for path in ("/metrics.jsonl", "/../../etc/passwd", "/%2e%2e/config.yml", "/config.yml"):
             self.assertEqual(self.ask(path)[0].status, 404, path)
         for method in ("POST", "PUT", "DELETE"):

@@ -190,7 +190,7 @@ void train(const Config& given, Verbosity verbosity, const Onlooker& onlooker) {
     write_resolved(spec.config(), folder / kConfigFile);
     write_file(folder / kPlanFile, account + text(plans), Links::refused);
     write_plan_record(plan_record(spec, plans, chosen.description, world->size()), folder, console);
-    if (onlooker.begin) console.line(onlooker.begin(folder));
+    if (onlooker.begin) console.notice(onlooker.begin(folder));
   }
   run({.spec = spec,
        .plans = plans,

@@ -33,6 +33,10 @@ void require_distinct_names(const std::vector<RunRecords>& runs) {
 
 void report(const Request& request) {
   require_place_for("--html", request.html);
+  // Or it might take the place of what is read.
+  if (!request.html.empty() && !request.html.ends_with(".html"))
+    throw ConfigError("--html: found " + excerpt(request.html) +
+                      ", expected a name that ends in .html");
   std::vector<RunRecords> runs;
   for (const std::string& run : request.runs) runs.emplace_back(run);
   require_distinct_names(runs);

@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cctype>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
@@ -38,15 +39,22 @@ struct Freed {
   void operator()(T* one) const { kFree(one); }
 };
 
+// 127.0.0.0/8, also as IPv6 writes it, and ::1.
 bool is_loopback(const std::string& address) {
-  return address == "::1" || address.starts_with("127.");
+  in_addr v4;
+  if (inet_pton(AF_INET, address.c_str(), &v4) == 1) return ntohl(v4.s_addr) >> 24 == 127;
+  in6_addr v6;
+  if (inet_pton(AF_INET6, address.c_str(), &v6) != 1) return false;
+  return IN6_IS_ADDR_LOOPBACK(&v6) || (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == 127);
 }
 
 // A page of another site, whose name leads here, is to read nothing: browsers say whom they ask.
 bool is_local_name(const std::string& host) {
-  const std::string name =
-      host.starts_with('[') ? host.substr(0, host.find(']') + 1) : host.substr(0, host.find(':'));
-  return name == "localhost" || name == "[::1]" || name.starts_with("127.");
+  std::string name =
+      host.starts_with('[') ? host.substr(1, host.find(']') - 1) : host.substr(0, host.find(':'));
+  if (name.ends_with('.')) name.pop_back();
+  for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return name == "localhost" || is_loopback(name);
 }
 
 std::string label_text(const std::string& text) {

@@ -27,7 +27,8 @@ SIGUSR1 make it save and end.)";
 
 int main(int argc, char** argv) {
   using namespace longshore;
-  const ReportSignal reports;  // which ends nothing from now on
+  // Which ends nothing from now on, nor while the process ends.
+  [[maybe_unused]] static const ReportSignal& reports = *new ReportSignal;
   CLI::App app(kDescription, "train");
   std::string config_name;
   std::vector<std::string> overrides;
