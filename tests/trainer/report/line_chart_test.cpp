@@ -71,7 +71,7 @@ TEST(LineChart, AnEndOfTicksComesWhereDoublesTellNoneApart) {
     EXPECT_LE(ticks(low, high, Axis::Ticks::decimal).size(), 6u) << low << " to " << high;
   const std::string chart =
       line_chart({.title = "a", .x_name = "step", .series = {{"y", {{0, 1}, {1, after_one}}}}});
-  EXPECT_NE(chart.find(">0.95<"), std::string::npos) << chart;
+  EXPECT_NE(chart.find(">0.9<"), std::string::npos) << chart;
 }
 
 }  // namespace
