@@ -249,8 +249,16 @@ _longshore_{program}_words() {{
   if [[ $kind == all_* ]]; then echo all; fi
 }}
 
+# Offers the lines that begin with what is being completed, as they are: `compgen -W` would run what is in them.
+_longshore_{program}_offer() {{
+  local word
+  while IFS= read -r word; do
+    if [[ $word == "$current"* ]]; then COMPREPLY+=("$word"); fi
+  done
+}}
+
 _longshore_{program}() {{
-  local line=${{COMP_LINE:0:COMP_POINT}} configs kind='' before='' list
+  local line=${{COMP_LINE:0:COMP_POINT}} configs kind='' before=''
   configs=$(_longshore_{program}_configs "${{COMP_WORDS[0]}}")
   COMPREPLY=()
   if [ -z "$configs" ]; then compopt -o default; return; fi  # another program of that name
@@ -274,11 +282,10 @@ _longshore_{program}() {{
       return ;;
   esac
   if [[ $current == *,* && $kind != files ]]; then before=${{current%,*}}, current=${{current##*,}}; fi
-  list=$(_longshore_{program}_words "$configs" "$kind" "${{choices[@]}}")
-  COMPREPLY=($(compgen -W "$list" -- "$current"))
+  _longshore_{program}_offer < <(_longshore_{program}_words "$configs" "$kind" "${{choices[@]}}")
   case $kind in
-    files | configs | *profiles) COMPREPLY+=($(compgen -f -- "$current")); compopt -o filenames ;;
-    folders) COMPREPLY+=($(compgen -d -- "$current")); compopt -o filenames ;;
+    files | configs | *profiles) _longshore_{program}_offer < <(compgen -f -- "$current"); compopt -o filenames ;;
+    folders) _longshore_{program}_offer < <(compgen -d -- "$current"); compopt -o filenames ;;
     keys) compopt -o nospace ;;
   esac
   COMPREPLY=("${{COMPREPLY[@]/#/$before}}")
@@ -286,9 +293,9 @@ _longshore_{program}() {{
 complete -F _longshore_{program} {program}
 """
 
-KEYS = """      COMPREPLY=($(compgen -W "$(_longshore_{program}_words "$configs" keys)" -- "$current"))
+KEYS = """      _longshore_{program}_offer < <(_longshore_{program}_words "$configs" keys)
       if [ ${{#COMPREPLY[@]}} != 0 ]; then compopt -o nospace; fi"""
-FILES = """      COMPREPLY+=($(compgen -f -- "$current"))
+FILES = """      _longshore_{program}_offer < <(compgen -f -- "$current")
       compopt -o filenames"""
 
 ZSH = """#compdef {program}
@@ -343,7 +350,7 @@ def bash(found):
             chosen = f" choices=({quoted(choices)})" if kind == "choices" else ""
             cases.append(f"    {' | '.join(names)}) kind={kind}{chosen} ;;")
     positionals = [KEYS.format(program=found.program)] if found.keys() else []
-    positionals += [FILES] if found.takes_files() else []
+    positionals += [FILES.format(program=found.program)] if found.takes_files() else []
     return BASH.format(program=found.program, configs=CONFIGS.format(name=""), cases="\n".join(cases),
                        policies=quoted(found.policies), keys=quoted(key.name for key in found.keys()),
                        options=quoted(name for option in found.options for name in option.names),

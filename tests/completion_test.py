@@ -53,6 +53,19 @@ class Completion(unittest.TestCase):
         self.assertGreater(len(completed(["train "])[0]), 200)
         self.assertEqual(set(completed(["convert use_", "convert allow_"])[0]), {"use_multimodal="})
 
+    def test_names_of_files_are_offered_whole_and_never_run(self):
+        with tempfile.TemporaryDirectory(prefix="longshore-") as folder:
+            tree = pathlib.Path(folder)
+            (tree / "configs/models").mkdir(parents=True)
+            (tree / "build/bin").mkdir(parents=True)
+            shutil.copy(PROGRAMS / "report", tree / "build/bin/train")
+            for name in ("configs/$(touch ran).yml", "configs/`touch ran`.yml", "my model.yml", "*.yml"):
+                (tree / name).touch()
+            offered = completed(["train --config ", "train --config my"], "build/bin/train", tree)
+            self.assertLessEqual({"$(touch ran).yml", "`touch ran`.yml", "my model.yml", "*.yml"}, set(offered[0]))
+            self.assertEqual(offered[1], ["my model.yml"])
+            self.assertEqual(list(tree.rglob("ran")), [])
+
     def test_offers_the_values_of_enumerations(self):
         words = re.findall(r"^  (\w+) = .*\[((?:[a-z]\w*, )*[a-z]\w* or [a-z]\w*)\]$", help_of("train"), re.M)
         self.assertGreater(len(words), 40)
