@@ -8,6 +8,7 @@ import http.client
 import json
 import pathlib
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -31,11 +32,15 @@ class Serve(unittest.TestCase):
         self.addCleanup(temporary.cleanup)
         self.folder = pathlib.Path(temporary.name)
 
-    def train(self, *arguments):
-        """Trains without end; gives the port, once some steps are done."""
+    def train(self, *arguments, limits=None):
+        """Trains without end, with that many files at most; gives the port, once some steps are done."""
+        def limit():
+            if limits:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (limits, limits))
+
         self.process = subprocess.Popen(
             [PROGRAMS / "train", *SMALL, f"base_output_directory={self.folder}", "run_name=a \"b\"", "steps=10000000",
-             *arguments], stdout=subprocess.PIPE, text=True)
+             *arguments], stdout=subprocess.PIPE, text=True, preexec_fn=limit)
         self.addCleanup(self.stop)
         port = None
         for line in self.process.stdout:
@@ -91,8 +96,9 @@ class Serve(unittest.TestCase):
             self.assertEqual(self.ask(Host=host)[0].status, 200, host)
         for path in ("/metrics.jsonl", "/../../etc/passwd", "/%2e%2e/config.yml", "/config.yml"):
             self.assertEqual(self.ask(path)[0].status, 404, path)
-        for method in ("POST", "PUT", "DELETE"):
-            self.assertGreaterEqual(self.ask(method=method)[0].status, 400, method)
+        for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS"):
+            answer = self.ask(method=method)[0]
+            self.assertEqual((answer.status, answer.getheader("Allow")), (405, "GET, HEAD"), method)
         self.assertEqual(self.ask(method="HEAD")[1], "")
 
         # Bytes of no protocol, a header without end, and one who says nothing.
@@ -119,11 +125,25 @@ class Serve(unittest.TestCase):
                    (self.folder / 'a "b"' / "metrics.jsonl").read_text().splitlines()) + 1
         self.assertIn(f"<dd>{done}</dd>", page)
 
+    def test_connections_without_end_take_no_files_from_training(self):
+        self.port = self.train("--serve", "0", limits=100)
+        idle = [socket.create_connection(("127.0.0.1", self.port)) for _ in range(120)]
+        time.sleep(2)
+        files = len(list(pathlib.Path(f"/proc/{self.process.pid}/fd").iterdir()))
+        self.assertLess(files, 100)
+        for one in idle:
+            one.close()
+        end = time.monotonic() + 30
+        for _ in range(200):  # one after the other they are no crowd
+            self.assertEqual(self.ask("/metrics")[0].status, 200)
+        self.assertLess(time.monotonic(), end)
+        self.assertEqual(self.stop(), 0)
+
     def test_a_port_that_is_taken_is_refused_before_training(self):
         with socket.create_server(("127.0.0.1", 0)) as other:
             port = other.getsockname()[1]
             for serve, said in ((str(port), f"--serve: 127.0.0.1 port {port}: "), ("99999", "expected a port"),
-                                ("localhost:1", "expected a port"), ("a b", "expected a port")):
+                                ("203.0.113.1:0", "nearest: an address of this machine"), ("localhost:1", "expected a port"), ("a b", "expected a port")):
                 done = subprocess.run([PROGRAMS / "train", *SMALL, f"base_output_directory={self.folder}", "steps=1",
                                        "--serve", serve], capture_output=True, text=True, timeout=60)
                 self.assertEqual(done.returncode, 2, serve)

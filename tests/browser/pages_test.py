@@ -32,6 +32,14 @@ BEYOND = """[...document.querySelectorAll('body *')].filter(e => {
   return box.width > 0 && (box.right > innerWidth + 1 || box.left < -1);
 }).map(e => e.tagName + '.' + e.className + ' ' + e.textContent.slice(0, 40))"""
 
+# Texts of an axis that stand on each other.
+CROWDED = """[...document.querySelectorAll('.axis, .x-axis, .y-axis')].flatMap(axis => {
+  const boxes = [...axis.querySelectorAll('span')].map(e => [e.getBoundingClientRect(), e.textContent])
+    .filter(([box]) => box.width > 0);
+  return boxes.flatMap(([a, text], i) => boxes.slice(i + 1).filter(([b]) =>
+    a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom).map(([, other]) => text + ' and ' + other));
+})"""
+
 # The contrast of text and its background, as WCAG 2 has it.
 CONTRAST = """(() => {
   const light = text => {
@@ -84,6 +92,7 @@ class Pages(unittest.TestCase):
                     self.browser.open(page.as_uri(), width)
                     self.browser.value("document.querySelectorAll('details').forEach(d => d.open = true)")
                     self.assertEqual(self.browser.value(BEYOND), [])
+                    self.assertEqual(self.browser.value(CROWDED), [])
                     self.assertLessEqual(self.browser.value("document.documentElement.scrollWidth"), width)
                     self.assertEqual(self.browser.complaints(), [])
 
@@ -120,6 +129,10 @@ class Pages(unittest.TestCase):
         charts = self.browser.value("document.querySelectorAll('.plot .canvas[tabindex=\"0\"]').length")
         self.assertEqual(charts, self.browser.value("document.querySelectorAll('.plot').length"))
         self.assertGreater(charts, 4)
+        # Drawings without values to read out have their numbers below them.
+        self.assertEqual(self.browser.value("document.querySelectorAll('.lanes, .area').length"),
+                         self.browser.value("[...document.querySelectorAll('summary')].filter("
+                                            "e => /^In (words|numbers)$/.test(e.textContent)).length"))
 
     def test_a_served_page_renews_itself(self):
         said = self.folder / "served.txt"

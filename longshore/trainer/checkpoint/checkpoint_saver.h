@@ -78,6 +78,8 @@ class CheckpointSaver {
   // Waits for a save under way.
   void finish();
 
+  // Whether a save was begun and its end not yet reported.
+  bool is_saving() const { return saving_ != kNone; }
   // The part of a save under way that is on the disk, from 0 to 1, by the sizes of its files. Any
   // thread may ask.
   std::optional<double> progress() const;

@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kMostPoints = 600;             // of a series
 constexpr double kWidth = 1000, kHeight = 240;  // in the SVG's units; the page stretches them
-constexpr int kColors = 8;
+constexpr int kColors = 8, kDashes = 8;
 
 // The values that a chart shows, and where they are.
 class Frame {
@@ -35,7 +35,8 @@ class Frame {
   }
 
   bool is_empty() const { return left_ > right_; }
-  static bool shows(const Point& point) { return std::isfinite(point.y); }
+  // Not what leaves no room for a difference of two.
+  static bool shows(const Point& point) { return std::abs(point.y) < 1e300; }
   // Parts of the width from the left, and of the height from the top.
   double across(double x) const { return (x - left_) / (right_ - left_); }
   double down(double y) const { return (top_ - y) / (top_ - bottom_); }
@@ -61,8 +62,10 @@ class Frame {
   double left_ = INFINITY, right_ = -INFINITY, bottom_ = INFINITY, top_ = -INFINITY;
 };
 
-std::string color_class(const Series& series) {
-  return fmt::format("series-{}", series.color % kColors);
+// Each of many has a colour and dashes that no other has together.
+std::string style_of(const Series& series) {
+  return fmt::format("series-{} dash-{}", series.color % kColors,
+                     (series.color + series.color / kColors) % kDashes);
 }
 
 std::string path(const Series& series, const Frame& frame) {
@@ -74,7 +77,7 @@ std::string path(const Series& series, const Frame& frame) {
                        kHeight * frame.down(point.y));
     is_down = frame.shows(point);
   }
-  return fmt::format("<path class=\"line {}\" d=\"{}\"/>", color_class(series), d);
+  return fmt::format("<path class=\"line {}\" d=\"{}\"/>", style_of(series), d);
 }
 
 std::string placed(const char* style, const Frame& frame, const Point& at,
@@ -86,8 +89,7 @@ std::string placed(const char* style, const Frame& frame, const Point& at,
 std::string dots(const Series& series, const Frame& frame) {
   std::string html;
   for (const Point& point : thinned(series.points, kMostPoints))
-    if (frame.shows(point))
-      html += placed(("dot " + color_class(series)).c_str(), frame, point, "");
+    if (frame.shows(point)) html += placed(("dot " + style_of(series)).c_str(), frame, point, "");
   return html;
 }
 
@@ -97,7 +99,7 @@ std::string values_json(const LineChart& chart) {
   for (const Series& one : chart.series) {
     nlohmann::ordered_json x = nlohmann::ordered_json::array(), y = x;
     for (const Point& point : thinned(one.points, kMostPoints)) {
-      if (!std::isfinite(point.y)) continue;
+      if (!Frame::shows(point)) continue;
       x.push_back(point.x);
       y.push_back(nlohmann::ordered_json::parse(fmt::format("{:.6g}", point.y)));
     }
@@ -156,11 +158,12 @@ std::string line_chart(const LineChart& chart) {
     names.push_back(
         fmt::format("<svg class=\"key\" viewBox=\"0 0 24 8\"><path class=\"line {}\" "
                     "d=\"M0 4H24\"/></svg>{}",
-                    color_class(series), html_escaped(series.name)));
+                    style_of(series), html_escaped(series.name)));
   }
   std::string notes;
   for (size_t i = 0; i < chart.marks.size(); ++i) {
-    points += placed("mark", frame, chart.marks[i].at, fmt::format("{}", i + 1));
+    if (frame.shows(chart.marks[i].at))
+      points += placed("mark", frame, chart.marks[i].at, fmt::format("{}", i + 1));
     notes += "<li>" + html_escaped(chart.marks[i].text) + "</li>";
   }
   if (!notes.empty()) notes = "<ol class=\"notes\">" + notes + "</ol>\n";

@@ -19,7 +19,7 @@ struct Series {
   std::string name;
   std::vector<Point> points;  // from left to right
   bool has_dots = false;      // for few points
-  int color = 0;              // 0 to 7; beyond, they begin again
+  int color = 0;              // from 0; with their dashes 64 differ
 };
 
 // A point with a number on the chart, and its text below it.

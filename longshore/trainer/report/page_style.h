@@ -87,13 +87,20 @@ p { margin: .25rem 0 .75rem; overflow-wrap: anywhere; }
 .canvas svg { position: absolute; inset: 0; width: 100%; height: 100%; overflow: visible; }
 .line { fill: none; stroke-width: 1.6; vector-effect: non-scaling-stroke; stroke-linejoin: round; }
 .series-0 { stroke: var(--series-0); --dot: var(--series-0); }
-.series-1 { stroke: var(--series-1); --dot: var(--series-1); stroke-dasharray: 7 3; }
-.series-2 { stroke: var(--series-2); --dot: var(--series-2); stroke-dasharray: 2 3; }
-.series-3 { stroke: var(--series-3); --dot: var(--series-3); stroke-dasharray: 10 3 2 3; }
-.series-4 { stroke: var(--series-4); --dot: var(--series-4); stroke-dasharray: 12 4; }
-.series-5 { stroke: var(--series-5); --dot: var(--series-5); stroke-dasharray: 4 4; }
-.series-6 { stroke: var(--series-6); --dot: var(--series-6); stroke-dasharray: 8 3 2 3 2 3; }
-.series-7 { stroke: var(--series-7); --dot: var(--series-7); stroke-dasharray: 1 4; }
+.series-1 { stroke: var(--series-1); --dot: var(--series-1); }
+.series-2 { stroke: var(--series-2); --dot: var(--series-2); }
+.series-3 { stroke: var(--series-3); --dot: var(--series-3); }
+.series-4 { stroke: var(--series-4); --dot: var(--series-4); }
+.series-5 { stroke: var(--series-5); --dot: var(--series-5); }
+.series-6 { stroke: var(--series-6); --dot: var(--series-6); }
+.series-7 { stroke: var(--series-7); --dot: var(--series-7); }
+.dash-1 { stroke-dasharray: 7 3; }
+.dash-2 { stroke-dasharray: 2 3; }
+.dash-3 { stroke-dasharray: 10 3 2 3; }
+.dash-4 { stroke-dasharray: 12 4; }
+.dash-5 { stroke-dasharray: 4 4; }
+.dash-6 { stroke-dasharray: 8 3 2 3 2 3; }
+.dash-7 { stroke-dasharray: 1 4; }
 .dot, .mark { position: absolute; transform: translate(-50%, -50%); pointer-events: none; }
 .dot { width: 7px; height: 7px; border-radius: 50%; background: var(--dot);
   border: 1px solid var(--page); }
@@ -137,6 +144,7 @@ summary { cursor: pointer; margin-top: 1rem; }
   .row .track, .row .axis { grid-column: 1 / -1; grid-row: 2; margin: 0 2%; width: 96%; }
   .value { white-space: normal; text-align: right; }
   .lanes { grid-template-columns: 4.6rem minmax(0, 1fr) 2.6rem; font-size: .72rem; }
+  .lanes .axis span:nth-child(even) { display: none; }
   .plot-area { grid-template-columns: 3.4rem minmax(0, 1fr); }
   .reading { padding-left: 0; }
   .notes { margin-left: 0; }

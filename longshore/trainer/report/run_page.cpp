@@ -98,7 +98,8 @@ std::string tile(const std::string& name, const std::string& value) {
 }
 
 std::string duration_text(double seconds) {
-  const int64_t whole = std::llround(seconds);
+  constexpr double kMost = 1e12;
+  const int64_t whole = std::llround(std::min(seconds, kMost));
   return whole >= 3600 ? fmt::format("{} h {:02} min", whole / 3600, whole / 60 % 60)
          : whole >= 60 ? fmt::format("{} min {:02} s", whole / 60, whole % 60)
                        : fmt::format("{} s", whole);
@@ -120,13 +121,22 @@ std::string state_text(const RunRecords& run, const std::optional<LiveRun>& live
 
 std::string last_text(const RunRecords& run, const char* key, const char* form) {
   const Numbers* numbers = run.find(key);
-  return numbers == nullptr ? "" : fmt::format(fmt::runtime(form), numbers->last.y);
+  if (numbers == nullptr) return "";
+  constexpr double kLong = 1e9;  // without an exponent
+  return fmt::format(fmt::runtime(std::abs(numbers->last.y) < kLong ? form : "{:g}"),
+                     numbers->last.y);
 }
 
 std::string median_text(const RunRecords& run, const char* key, const char* form,
                         double factor = 1) {
   const double median = run.median(key);
   return std::isfinite(median) ? fmt::format(fmt::runtime(form), factor * median) : "";
+}
+
+// Of a file of others, which may have any number.
+int64_t whole_bytes(double bytes) {
+  constexpr double kMost = 0x1p56;
+  return std::isfinite(bytes) ? static_cast<int64_t>(std::clamp(bytes, 0.0, kMost)) : 0;
 }
 
 // Results by name, in the order of the tiles.
@@ -142,7 +152,7 @@ std::vector<std::pair<std::string, std::string>> results_of(const RunRecords& ru
   for (const auto& [key, title] : {std::pair{"device_peak_bytes", "device memory, peak"},
                                    std::pair{"pinned_host_peak_bytes", "pinned host memory, peak"}})
     if (const Numbers* bytes = run.find(key); bytes != nullptr && std::isfinite(bytes->last.y))
-      all.emplace_back(title, offload::bytes_text(static_cast<int64_t>(bytes->last.y)));
+      all.emplace_back(title, offload::bytes_text(whole_bytes(bytes->last.y)));
   std::erase_if(all, [](const auto& one) { return one.second.empty(); });
   return all;
 }
@@ -159,9 +169,9 @@ int64_t measured_peak(const RunRecords& run, MemoryKind kind) {
     if (const auto memory = run.summary().find("memory"); memory != run.summary().end())
       if (const auto one = memory->find(offload::name(kind)); one != memory->end())
         if (const auto peak = one->find("peak_bytes"); peak != one->end() && peak->is_number())
-          return peak->get<int64_t>();
+          return whole_bytes(peak->get<double>());
   const Numbers* bytes = run.find(std::string(offload::name(kind)) + "_peak_bytes");
-  return bytes != nullptr && std::isfinite(bytes->last.y) ? static_cast<int64_t>(bytes->last.y) : 0;
+  return bytes == nullptr ? 0 : whole_bytes(bytes->last.y);
 }
 
 std::string memory_section(const RunRecords& run) {
@@ -177,14 +187,18 @@ std::string memory_section(const RunRecords& run) {
 }
 
 std::string lanes_section(const RunRecords& run) {
+  const StepPicture *predicted =
+                        run.plan() && run.plan()->predicted ? &*run.plan()->predicted : nullptr,
+                    *measured = run.measured_step() ? &*run.measured_step() : nullptr;
+  const double seconds = std::max(predicted == nullptr ? 0 : predicted->seconds,
+                                  measured == nullptr ? 0 : measured->seconds);
   std::string html;
-  if (run.plan() && run.plan()->predicted)
+  if (predicted != nullptr)
     html += "<h3>Predicted for " + html_escaped(run.plan()->hardware) +
-            fmt::format(": {:.4g} s</h3>\n", run.plan()->predicted->seconds) +
-            lanes_html(*run.plan()->predicted);
-  if (run.measured_step())
-    html += fmt::format("<h3>Measured: {:.4g} s</h3>\n", run.measured_step()->seconds) +
-            lanes_html(*run.measured_step());
+            fmt::format(": {:.4g} s</h3>\n", predicted->seconds) + lanes_html(*predicted, seconds);
+  if (measured != nullptr)
+    html += fmt::format("<h3>Measured: {:.4g} s</h3>\n", measured->seconds) +
+            lanes_html(*measured, seconds);
   if (html.empty()) return "";
   return "<h2>What each lane does in a step</h2>\n" + html;
 }
@@ -237,13 +251,16 @@ std::string environment_section(const RunRecords& run) {
 }
 
 std::string advice_section(const RunRecords& run) {
-  std::string html;
-  if (!run.advice().empty()) html += "<pre>" + html_escaped(run.advice()) + "</pre>\n";
-  if (html.empty() && run.config_value("hardware").empty() && !run.config().empty())
-    html = paragraph("faint",
-                     "With hardware=NAME, a profile, the plan has times, and says what other "
-                     "choices would gain.");
-  return html.empty() ? "" : "<h2>Advice</h2>\n" + html;
+  if (run.config().empty() && run.advice().empty()) return "";
+  const char* nothing =
+      run.config_value("hardware").empty()
+          ? "With hardware=NAME, a profile, the plan has times, and says what other choices would "
+            "gain."
+          : "Not there: it comes once a hundredth of a run's time has room for it. plan says at "
+            "once what other choices would gain.";
+  return "<h2>Advice</h2>\n" + (run.advice().empty()
+                                    ? paragraph("faint", nothing)
+                                    : "<pre>" + html_escaped(run.advice()) + "</pre>\n");
 }
 
 std::string troubles_html(const RunRecords& run) {

@@ -1,5 +1,6 @@
 #include "longshore/trainer/report/run_records.h"
 
+#include <fmt/format.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include "longshore/base/error.h"
 #include "longshore/base/json_tree.h"
 #include "longshore/base/printable.h"
+#include "longshore/base/text.h"
 #include "longshore/data/files/small_file.h"
 #include "longshore/trainer/config/run_files.h"
 
@@ -25,7 +27,7 @@ using nlohmann::ordered_json;
 constexpr size_t kMostPoints = 4096;     // of a key
 constexpr size_t kMostKeys = 400;        // of a file of others
 constexpr size_t kMostRecord = 1 << 20;  // bytes of a line
-constexpr uint64_t kMostTraceMib = 512;  // in memory it takes several times that
+constexpr uint64_t kMostTraceMib = 128;  // in memory it takes several times that
 constexpr uint64_t kMostTextMib = 16;    // of any other file
 constexpr size_t kMostSampleFiles = 3;   // the newest
 constexpr size_t kMostSamples = 40;      // of all of them
@@ -35,6 +37,11 @@ std::optional<double> number(const ordered_json& value) {
   if (value.is_null()) return std::numeric_limits<double>::quiet_NaN();
   if (value.is_number()) return value.get<double>();
   return std::nullopt;
+}
+
+bool is_true(const ordered_json& record, const char* key) {
+  const auto found = record.find(key);
+  return found != record.end() && *found == true;
 }
 
 // Errors of what is done with a file's text say which file it was.
@@ -52,6 +59,19 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, ignored);
 }
 
+// Whether a file has that name. Throws where something else has it, as a folder or a link to
+// nothing.
+bool is_file(const fs::path& folder, const std::string& file) {
+  std::error_code ignored;
+  const fs::path path = folder / file;
+  if (fs::is_regular_file(path, ignored)) return true;
+  if (fs::symlink_status(path, ignored).type() == fs::file_type::not_found) return false;
+  throw DataError(fmt::format("{}: found {}, expected a file", file,
+                              fs::is_directory(path, ignored) ? "a folder"
+                              : is_there(path)                ? "no regular file"
+                                                              : "a link to nothing"));
+}
+
 }  // namespace
 
 RunRecords::RunRecords(fs::path folder) : folder_(std::move(folder)) {
@@ -61,13 +81,9 @@ RunRecords::RunRecords(fs::path folder) : folder_(std::move(folder)) {
   if (!is_there(folder_ / kMetricsFile) && !is_there(folder_ / kConfigFile))
     throw DataError(path_text(folder_) + ": found neither " + kMetricsFile + " nor " + kConfigFile +
                     ", expected the folder of a run");
-  update();
-}
-
-std::string RunRecords::name() const {
   // Of "runs/a/" the last part is empty.
-  const fs::path path = fs::weakly_canonical(folder_);
-  return path.filename().string();
+  name_ = fs::weakly_canonical(folder_).filename().string();
+  update();
 }
 
 void RunRecords::update() {
@@ -118,31 +134,63 @@ void RunRecords::update() {
   tell(kSamplesFolder, [&] { read_samples(); });
 }
 
-std::optional<std::string> RunRecords::changed(const std::string& file, uint64_t most_mib) {
+std::optional<RunRecords::Version> RunRecords::unread(const std::string& file) const {
+  std::error_code error;
   const fs::path path = folder_ / file;
-  if (!fs::is_regular_file(path)) return std::nullopt;
-  const std::pair is{fs::last_write_time(path), static_cast<uint64_t>(fs::file_size(path))};
+  const Version is{fs::last_write_time(path, error), fs::file_size(path, error)};
   const auto was = seen_.find(file);
-  if (was != seen_.end() && was->second == is) return std::nullopt;
-  seen_[file] = is;
-  return data::read_small_file(path, most_mib);
+  if (error || (was != seen_.end() && was->second == is)) return std::nullopt;
+  return is;
+}
+
+uint64_t RunRecords::unread_bytes() const {
+  uint64_t bytes = 0;
+  for (const char* file :
+       {kConfigFile, kPlanFile, kAdviceFile, kPlanRecordFile, kSummaryFile, kTraceFile})
+    if (const std::optional<Version> version = unread(file)) bytes += version->second;
+  return bytes;
+}
+
+std::optional<std::string> RunRecords::changed(const std::string& file, uint64_t most_mib) {
+  if (!is_file(folder_, file)) return std::nullopt;
+  const std::optional<Version> version = unread(file);
+  if (!version) return std::nullopt;
+  seen_[file] = *version;
+  return data::read_small_file(folder_ / file, most_mib);
 }
 
 void RunRecords::read_metrics() {
   const fs::path path = folder_ / kMetricsFile;
   struct stat status;
-  if (stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return;
+  if (!is_file(folder_, kMetricsFile) || stat(path.c_str(), &status) != 0) return;
   // A run that resumes takes away what it will write again.
   if (status.st_ino != metrics_file_ || static_cast<uint64_t>(status.st_size) < metrics_read_) {
     numbers_.clear();
     drawn_.clear();
     evaluations_.clear();
+    saving_.clear();
+    resumed_.clear();
+    left_out_.clear();
+    lines_ = bad_lines_ = 0;
     last_time_ = 0;
     steps_done_ = 0;
     metrics_read_ = 0;
     metrics_file_ = status.st_ino;
   }
-  std::ifstream file(path, std::ios::binary);
+  read_new_lines();
+  std::vector<std::string> troubles;
+  if (bad_lines_ > 0)
+    troubles.push_back(fmt::format("{} that no run writes, the first of them line {}, {} left out",
+                                   plural(bad_lines_, "line"), first_bad_line_,
+                                   bad_lines_ == 1 ? "was" : "were"));
+  if (!left_out_.empty())
+    troubles.push_back(fmt::format("more than {} keys; {} and others are left out", kMostKeys,
+                                   excerpt(left_out_)));
+  if (!troubles.empty()) throw DataError(std::string(kMetricsFile) + ": " + join(troubles, "; "));
+}
+
+void RunRecords::read_new_lines() {
+  std::ifstream file(folder_ / kMetricsFile, std::ios::binary);
   file.seekg(static_cast<std::streamoff>(metrics_read_));
   std::vector<char> piece(1 << 16);
   std::string line;
@@ -154,7 +202,7 @@ void RunRecords::read_metrics() {
       // Of a line that is too long as much is kept as shows that it is.
       if (line.size() <= kMostRecord) line += text.substr(begin, end - begin);
       if (end == std::string_view::npos) break;
-      if (line.size() <= kMostRecord) add_line(line);
+      add_line(line);
       line.clear();
       begin = end + 1;
       metrics_read_ = at + begin;
@@ -165,21 +213,26 @@ void RunRecords::read_metrics() {
 
 // What is no record is left out, as by the run that resumes.
 void RunRecords::add_line(const std::string& line) {
+  ++lines_;
   try {
-    if (const ordered_json record = ordered_json_tree(line); record.is_object()) add_record(record);
+    if (line.size() <= kMostRecord && add_record(ordered_json_tree(line))) return;
   } catch (const DataError&) {
   }
+  if (bad_lines_++ == 0) first_bad_line_ = lines_;
 }
 
-void RunRecords::add_record(const ordered_json& record) {
+bool RunRecords::add_record(const ordered_json& record) {
+  if (!record.is_object()) return false;
   const auto step = record.find("step");
-  if (step == record.end() || !step->is_number_integer()) return;
+  if (step == record.end() || !step->is_number_integer()) return false;
   const int64_t at = std::clamp<int64_t>(step->get<int64_t>(), 0, int64_t{1} << 52);
   const bool is_step = record.contains("seconds");
   if (is_step)
     steps_done_ = std::max(steps_done_, at + 1);
   else
     evaluations_.push_back(at);
+  if (is_true(record, "saving")) saving_.push_back(at);
+  if (is_true(record, "resumed")) resumed_.push_back(at);
   add_pause(record, at, is_step);
   for (const auto& [key, value] : record.items()) {
     if (key == "step") continue;
@@ -189,28 +242,33 @@ void RunRecords::add_record(const ordered_json& record) {
       if (const std::optional<double> one = number(inner))
         add(key + "/" + part, static_cast<double>(at), *one);
   }
+  return true;
 }
 
-// Between two steps there are evaluations and saves; `time` is when a record was written.
+// Between two steps there are evaluations and saves; `time` is when a record was written. How long
+// a run lay still before it was resumed is no time of its.
 void RunRecords::add_pause(const ordered_json& record, int64_t step, bool is_step) {
   const auto time = record.find("time"), seconds = record.find("seconds");
   if (!is_step || time == record.end() || !time->is_number() || !seconds->is_number()) return;
   const double begin = time->get<double>() - seconds->get<double>();
-  if (last_time_ > 0 && step == last_step_ + 1)
+  if (last_time_ > 0 && step == last_step_ + 1 && !is_resumed(step))
     add(kPauseSeconds, static_cast<double>(step), std::max(0.0, begin - last_time_));
   last_step_ = step;
   last_time_ = time->get<double>();
 }
 
 void RunRecords::add(const std::string& key, double step, double value) {
-  if (numbers_.size() >= kMostKeys && !numbers_.contains(key)) return;
+  if (numbers_.size() >= kMostKeys && !numbers_.contains(key)) {
+    if (left_out_.empty()) left_out_ = key;
+    return;
+  }
   Numbers& numbers = numbers_[key];
   numbers.last = {step, value};
   numbers.points.push_back(numbers.last);
   if (numbers.points.size() >= 2 * kMostPoints)
     numbers.points = thinned(numbers.points, kMostPoints);
-  // The first step has to touch memory and fill caches.
-  if (++numbers.count > 1 && std::isfinite(value))
+  // The first step, of a resumed run too, has to touch memory and fill caches.
+  if (++numbers.count > 1 && !is_resumed(static_cast<int64_t>(step)) && std::isfinite(value))
     drawn_.try_emplace(key, kMostPoints).first->second.add(value);
 }
 

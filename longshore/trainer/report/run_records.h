@@ -3,12 +3,14 @@
 // cannot be read is named and left out.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "longshore/base/sample.h"
@@ -53,9 +55,13 @@ class RunRecords {
 
   // Reads what has come since.
   void update();
+  // How much of it is in files that are read as a whole, which are all but metrics.jsonl.
+  uint64_t unread_bytes() const;
 
   const std::filesystem::path& folder() const { return folder_; }
-  std::string name() const;
+  // What tables and curves call it: its folder's name, unless it is given another.
+  const std::string& name() const { return name_; }
+  void set_name(std::string name) { name_ = std::move(name); }
 
   // Nested keys as "validation_losses/wiki". Null where there is no such key.
   const Numbers* find(const std::string& key) const;
@@ -64,8 +70,11 @@ class RunRecords {
   // Over all steps but the first, of many over some that are drawn; NaN without any.
   double quantile(const std::string& key, double part) const;
   double median(const std::string& key) const { return quantile(key, 0.5); }
-  // Sets of steps after which something was done beside training.
+  // Steps after which there was an evaluation.
   const std::vector<int64_t>& evaluations() const { return evaluations_; }
+  // Steps while which a save was being written, and the first ones after the run went on.
+  bool is_saving(int64_t step) const { return std::ranges::binary_search(saving_, step); }
+  bool is_resumed(int64_t step) const { return std::ranges::binary_search(resumed_, step); }
 
   const std::vector<ConfigValue>& config() const { return config_; }
   std::string config_value(const std::string& key) const;  // "" for none
@@ -75,31 +84,41 @@ class RunRecords {
   const std::string& plan_text() const { return plan_text_; }
   const std::string& advice() const { return advice_; }
   const std::vector<TextSample>& samples() const { return samples_; }
-  // A line for each file that could not be read, and why.
+  // A line for each file of which something could not be read, and why.
   const std::map<std::string, std::string>& troubles() const { return troubles_; }
 
  private:
+  // When the file was written, and its size.
+  using Version = std::pair<std::filesystem::file_time_type, uint64_t>;
+  // Nothing of a file that is not there, or that is read.
+  std::optional<Version> unread(const std::string& file) const;
   // The text of a file that has changed since it was last read; nothing of one that has not, that
   // is not there, or that is larger.
   std::optional<std::string> changed(const std::string& file, uint64_t most_mib);
   void read_metrics();
+  void read_new_lines();
   void add_line(const std::string& line);
-  void add_record(const nlohmann::ordered_json& record);
+  // Whether it is one.
+  bool add_record(const nlohmann::ordered_json& record);
   void add_pause(const nlohmann::ordered_json& record, int64_t step, bool is_step);
   void add(const std::string& key, double step, double value);
   void read_config(const std::string& text);
   void read_samples();
 
   std::filesystem::path folder_;
-  std::map<std::string, std::pair<std::filesystem::file_time_type, uint64_t>> seen_;
+  std::string name_;
+  std::map<std::string, Version> seen_;
   uint64_t metrics_read_ = 0;  // bytes
   uint64_t metrics_file_ = 0;  // its inode
+  int64_t lines_ = 0;          // of it
+  int64_t bad_lines_ = 0, first_bad_line_ = 0;
+  std::string left_out_;  // the first key beyond those that are kept
   std::map<std::string, Numbers> numbers_;
   std::map<std::string, Sample<double>> drawn_;
   int64_t steps_done_ = 0;
   int64_t last_step_ = 0;
   double last_time_ = 0;  // of that step; 0 before any
-  std::vector<int64_t> evaluations_;
+  std::vector<int64_t> evaluations_, saving_, resumed_;
   std::vector<ConfigValue> config_;
   std::optional<PlanRecord> plan_;
   std::optional<StepPicture> measured_;

@@ -87,6 +87,20 @@ std::vector<std::string> memory_items(const MemoryPicture& picture) {
   return items;
 }
 
+// What each category has at most, and at the moment at which all have most together.
+Table memory_table(const MemoryPicture& picture) {
+  const auto fullest = std::ranges::max_element(picture.columns, {}, total_bytes);
+  Table table{{"category", "at most", "where all have most"}};
+  for (Category category : shown_categories(picture)) {
+    int64_t most = 0;
+    for (const Ledger::ByCategory& column : picture.columns)
+      most = std::max(most, column[category]);
+    table.push_back(
+        {name(category), offload::bytes_text(most), offload::bytes_text((*fullest)[category])});
+  }
+  return table;
+}
+
 std::string y_texts(double most) {
   std::string html;
   for (double tick : ticks(0, most, Axis::Ticks::binary, 4))
@@ -155,20 +169,21 @@ class SvgLegend {
 
 }  // namespace
 
-std::string lanes_html(const StepPicture& picture) {
-  if (picture.lanes.empty()) return "";
+std::string lanes_html(const StepPicture& picture, double axis_seconds) {
+  if (picture.lanes.empty() || picture.seconds <= 0) return "";
+  axis_seconds = std::max(axis_seconds, picture.seconds);
+  const double part = picture.seconds / axis_seconds;
   std::vector<std::string> items;
   for (WorkKind kind : kKinds)
     if (has_kind(picture, kind)) items.push_back(swatch(style(kind), name(kind)));
-  std::string html =
-      legend(items) + fmt::format("<div class=\"lanes\" role=\"img\" aria-label=\"{}\">\n",
-                                  html_escaped(said(picture)));
+  std::string html = legend(items) +
+                     "<div class=\"lanes\" role=\"img\" aria-label=\"What each lane does when\">\n";
   for (const LanePicture& lane : picture.lanes)
     html += fmt::format(
         "<span>{}</span><svg viewBox=\"0 0 {} 22\" preserveAspectRatio=\"none\">{}</svg>"
         "<span>{}</span>\n",
         html_escaped(spaced(lane.name)), StepPicture::kColumns,
-        lane_paths(lane, {.width = StepPicture::kColumns, .height = 22}),
+        lane_paths(lane, {.width = part * StepPicture::kColumns, .height = 22}),
         percent(lane.busy_seconds() / picture.seconds));
   const auto most = static_cast<double>(picture.device.most_bytes());
   if (most > 0)
@@ -176,12 +191,14 @@ std::string lanes_html(const StepPicture& picture) {
         "<span>device memory, at most {}</span><svg class=\"memory\" viewBox=\"0 0 {} 100\" "
         "preserveAspectRatio=\"none\">{}</svg><span></span>\n",
         offload::bytes_text(picture.device.most_bytes()), StepPicture::kMemoryColumns,
-        memory_paths(picture.device, most, {.width = StepPicture::kMemoryColumns, .height = 100}));
+        memory_paths(picture.device, most,
+                     {.width = part * StepPicture::kMemoryColumns, .height = 100}));
   html += "<div class=\"axis\">";
-  for (double tick : ticks(0, picture.seconds, Axis::Ticks::decimal))
-    html += fmt::format("<span style=\"left:{:.2f}%\">{:g} s</span>", 100 * tick / picture.seconds,
-                        tick);
-  return html + "</div></div>\n" + (most > 0 ? legend(memory_items(picture.device)) : "");
+  for (double tick : ticks(0, axis_seconds, Axis::Ticks::decimal))
+    html +=
+        fmt::format("<span style=\"left:{:.2f}%\">{:g} s</span>", 100 * tick / axis_seconds, tick);
+  return html + "</div></div>\n" + (most > 0 ? legend(memory_items(picture.device)) : "") +
+         folded("In words", paragraph("", said(picture)));
 }
 
 std::string memory_html(const MemoryPicture& picture, int64_t measured_peak,
@@ -206,7 +223,8 @@ std::string memory_html(const MemoryPicture& picture, int64_t measured_peak,
              "preserveAspectRatio=\"none\">{}{}</svg></div></div>\n{}",
              y_texts(most), offload::bytes_text(picture.most_bytes()), StepPicture::kMemoryColumns,
              memory_paths(picture, most, {.width = StepPicture::kMemoryColumns, .height = 100}),
-             peak, paragraph("faint", x_text));
+             peak, paragraph("faint", x_text)) +
+         folded("In numbers", table_html(memory_table(picture)));
 }
 
 std::string step_svg(const StepPicture& picture, const std::string& title) {

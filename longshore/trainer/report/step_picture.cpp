@@ -15,6 +15,8 @@ using nlohmann::ordered_json;
 using offload::Category;
 using offload::Ledger;
 
+constexpr double kMostTime = 1e18;  // microseconds in a file of others
+
 // What a lane did from one time to another, in seconds since the step began.
 struct Work {
   std::string lane, op;
@@ -34,10 +36,6 @@ WorkKind kind_of(const std::string& lane, const std::string& name, const std::st
   if (name.find(".gradient") != std::string::npos) return WorkKind::gradients;
   if (stage == "batch" || stage == "results" || stage == "norm") return WorkKind::other;
   return stage == "optimizer" ? WorkKind::states : WorkKind::activations;
-}
-
-int64_t total(const Ledger::ByCategory& bytes) {
-  return std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
 }
 
 // The bars of one lane, from left to right, of works in the order of their times.
@@ -128,9 +126,13 @@ double LanePicture::busy_seconds() const {
   return std::accumulate(seconds.begin(), seconds.end(), 0.0);
 }
 
+int64_t total_bytes(const Ledger::ByCategory& bytes) {
+  return std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
+}
+
 int64_t MemoryPicture::most_bytes() const {
   int64_t most = 0;
-  for (const Ledger::ByCategory& column : columns) most = std::max(most, total(column));
+  for (const Ledger::ByCategory& column : columns) most = std::max(most, total_bytes(column));
   return most;
 }
 
@@ -144,7 +146,7 @@ MemoryPicture memory_picture(const std::vector<MemorySample>& samples, double en
     const double until = end * (column + 1) / StepPicture::kMemoryColumns;
     for (; sample != samples.end() && sample->at < until; ++sample) {
       last = sample->live;
-      if (total(last) > total(fullest)) fullest = last;
+      if (total_bytes(last) > total_bytes(fullest)) fullest = last;
     }
     picture.columns.push_back(fullest);
   }
@@ -171,19 +173,22 @@ StepPicture read_trace(std::string_view text) try {
   const ordered_json trace = ordered_json::parse(text);
   const ordered_json& events = trace.at("traceEvents");
   std::map<int64_t, std::string> lanes;
-  std::optional<int64_t> step;  // the last
+  std::optional<int64_t> first, step;  // the last
   for (const ordered_json& event : events) {
     const std::string& phase = event.at("ph").get_ref<const std::string&>();
     if (phase == "M" && event.at("name") == "thread_name")
       lanes[event.at("tid").get<int64_t>()] = event.at("args").at("name").get<std::string>();
-    if (phase == "X") step = std::max(step.value_or(0), event.at("args").at("step").get<int64_t>());
+    if (phase != "X") continue;
+    const int64_t one = event.at("args").at("step").get<int64_t>();
+    first = std::min(first.value_or(one), one);
+    step = std::max(step.value_or(one), one);
   }
   std::vector<Work> works;
   double begin = INFINITY, end = 0;  // in microseconds
   for (const ordered_json& event : events) {
     if (event.at("ph") != "X" || event.at("args").at("step").get<int64_t>() != step) continue;
     const double from = event.at("ts").get<double>(), length = event.at("dur").get<double>();
-    if (!(length > 0) || !std::isfinite(from) || !std::isfinite(length)) continue;
+    if (!(length > 0 && length < kMostTime && std::abs(from) < kMostTime)) continue;
     const std::string& lane = lanes.at(event.at("tid").get<int64_t>());
     const std::string categories = event.at("cat").get<std::string>();
     const ordered_json& args = event.at("args");
@@ -210,7 +215,9 @@ StepPicture read_trace(std::string_view text) try {
     work.begin = (work.begin - begin) / 1e6;
     work.end = (work.end - begin) / 1e6;
   }
-  return picture_of(works, device);
+  StepPicture picture = picture_of(works, device);
+  if (step) picture.first_step = *first, picture.last_step = *step;
+  return picture;
 } catch (const std::out_of_range&) {
   throw DataError("an event is on a lane without a name");
 } catch (const nlohmann::json::exception&) {
@@ -265,6 +272,7 @@ ordered_json json(const StepPicture& picture) {
 
 StepPicture read_step_picture(const ordered_json& json) {
   StepPicture picture{.seconds = json.at("seconds").get<double>()};
+  if (!(picture.seconds >= 0 && picture.seconds < kMostTime)) throw DataError("a step of no time");
   for (const ordered_json& one : json.at("lanes")) {
     LanePicture& lane = picture.lanes.emplace_back();
     lane.name = one.at("name").get<std::string>();

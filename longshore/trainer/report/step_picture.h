@@ -45,6 +45,8 @@ struct LanePicture {
   double busy_seconds() const;
 };
 
+int64_t total_bytes(const offload::Ledger::ByCategory& bytes);  // of all categories
+
 // The bytes of each category in each column, at the moment at which all of them together have most.
 struct MemoryPicture {
   std::vector<offload::Ledger::ByCategory> columns;
@@ -65,6 +67,9 @@ struct StepPicture {
   std::vector<LanePicture> lanes;  // those that do something
   MemoryPicture device;            // nothing where it is not known
   std::vector<OpTime> ops;         // of the compute lane, the longest first
+  // Which steps the trace has that it is made of; none of a plan.
+  int64_t first_step = 0, last_step = -1;
+  bool recorded(int64_t step) const { return first_step <= step && step <= last_step; }
 };
 
 // Of one step; its times are since the step began.

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <map>
 
+#include "longshore/base/text.h"
+#include "longshore/trainer/config/run_files.h"
 #include "longshore/trainer/report/bar_chart.h"
 
 namespace longshore::trainer {
@@ -26,28 +28,36 @@ double at_step(const RunRecords& run, const char* key, double step) {
 }
 
 std::string cause_of_slow(const RunRecords& run, const Point& step, double median) {
-  if (step.x == 0) return "the first step touches memory and fills caches";
+  const auto number = static_cast<int64_t>(step.x);
+  if (number == 0) return "the first step touches memory and fills caches";
+  if (run.is_resumed(number))
+    return "the first step of a resumed run touches memory and fills caches";
   if (const double waited = at_step(run, "data_wait_seconds", step.x);
       waited > (step.y - median) / 2)
     return fmt::format("waited {:.3g} s for data", waited);
-  if (at_step(run, "checkpoint_stall_seconds", step.x) > 0) return "a save was being written";
+  if (run.is_saving(number)) return "a save was being written";
+  if (run.measured_step() && run.measured_step()->recorded(number))
+    return "the profiler recorded it";
   return "no cause is known";
 }
 
 std::string cause_of_pause(const RunRecords& run, double step) {
   const auto before = static_cast<int64_t>(step) - 1;
   const bool is_evaluated = std::ranges::binary_search(run.evaluations(), before);
-  const double stalled = at_step(run, "checkpoint_stall_seconds", step);
-  const std::string save =
-      stalled > 0 ? fmt::format("a save held it up for {:.3g} s", stalled) : "";
-  if (is_evaluated) return save.empty() ? "evaluation" : "evaluation, and " + save;
-  return save.empty() ? "no cause is known" : save;
+  std::vector<std::string> causes;
+  if (is_evaluated) causes.emplace_back("evaluation");
+  if (const double stalled = at_step(run, "checkpoint_stall_seconds", step); stalled > 0)
+    causes.push_back(fmt::format("a save held it up for {:.3g} s", stalled));
+  if (run.measured_step() && run.measured_step()->last_step == before)
+    causes.push_back(fmt::format("{} was written", kTraceFile));
+  return causes.empty() ? "no cause is known" : join(causes, ", and ");
 }
 
 std::vector<Mark> marks(const RunRecords& run) {
   const double median = run.median("seconds");
   const Numbers *seconds = run.find("seconds"), *pauses = run.find(kPauseSeconds);
-  if (seconds == nullptr || !std::isfinite(median)) return {};
+  constexpr double kLeast = 1e-9;  // that a step takes
+  if (seconds == nullptr || !(median > kLeast)) return {};
   const double spread = run.quantile("seconds", 0.75) - run.quantile("seconds", 0.25);
   const double slow = median + std::max(kSlow * median, kFarOut * spread);
   std::vector<Mark> all;

@@ -9,7 +9,8 @@ namespace longshore::trainer {
 // All rows have the same length.
 using Table = std::vector<std::vector<std::string>>;
 
-// With aligned columns: the first one to the left and the others to the right.
-std::string text(const Table& table);
+// With aligned columns: the first one to the left and the others to the right. What is not
+// printable in a cell is escaped.
+std::string text(Table table);
 
 }  // namespace longshore::trainer

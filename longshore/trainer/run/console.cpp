@@ -70,7 +70,11 @@ std::optional<int> Console::columns() const {
 
 void Console::progress(int64_t done, int64_t total, double seconds_left,
                        const std::vector<std::string>& notes) {
-  if (!draws_) return;
+  // Steps may be short: nobody reads more than some lines a second.
+  constexpr std::chrono::milliseconds kLeastPause(100);
+  const auto now = std::chrono::steady_clock::now();
+  if (!draws_ || (now - progress_at_ < kLeastPause && done < total)) return;
+  progress_at_ = now;
   std::vector<std::string> all{fmt::format("{}/{}", done, total), time_left_text(seconds_left)};
   std::ranges::copy_if(notes, std::back_inserter(all),
                        [](const std::string& note) { return !note.empty(); });

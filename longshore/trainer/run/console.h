@@ -2,6 +2,7 @@
 // terminal, a progress bar below them. Training does not wait for whoever reads it.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <mutex>
 #include <optional>
@@ -54,9 +55,10 @@ class Console : private ProgressDisplay {
   void write(const std::string& text);
 
   const bool is_enabled_, is_quiet_, draws_;
-  std::mutex mutex_;                     // of what follows
-  std::optional<PatientOutput> output_;  // nothing for files, which take everything
-  std::string bar_;                      // as it stands
+  std::chrono::steady_clock::time_point progress_at_;  // when the bar of training was drawn
+  std::mutex mutex_;                                   // of what follows
+  std::optional<PatientOutput> output_;                // nothing for files, which take everything
+  std::string bar_;                                    // as it stands
   size_t bar_width_ = 0;
   ProgressDisplay* display_before_;
 };

@@ -85,6 +85,13 @@ int64_t seconds_for_name(const fs::path& folder) {
   return seconds;
 }
 
+bool has_events(const fs::path& folder) {
+  std::error_code error;
+  return std::ranges::any_of(fs::directory_iterator(folder, error), [](const auto& entry) {
+    return entry.path().filename().string().starts_with(kPrefix);
+  });
+}
+
 fs::path new_file(const fs::path& folder) {
   std::array<char, 256> host{};
   if (gethostname(host.data(), host.size() - 1) != 0) host[0] = '\0';
@@ -98,6 +105,9 @@ EventFile::EventFile(const fs::path& folder, int64_t first_step, Log log) {
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) throw FileError(path_text(folder) + ": cannot be made: " + error.message());
+  if (first_step == 0 && has_events(folder))
+    log(path_text(folder) +
+        " has events of another run of that name, which TensorBoard leaves out from now on");
   const fs::path path = new_file(folder);
   FileDescriptor file =
       open_inside(folder, path.filename(), O_WRONLY | O_APPEND | O_CREAT | O_EXCL);

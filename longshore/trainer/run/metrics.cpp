@@ -150,9 +150,11 @@ ordered_json record(const StepMetrics& m) {
     record["policy_clip_fraction"] = m.policy->clip_fraction();
     record["policy_kl"] = m.policy->kl();
   }
-  // Only steps that a save held up have this key.
+  // Only steps of which they are true have these keys.
   if (m.checkpoint_stall_seconds > 0)
     record["checkpoint_stall_seconds"] = m.checkpoint_stall_seconds;
+  if (m.is_saving) record["saving"] = true;
+  if (m.is_resumed) record["resumed"] = true;
   return record;
 }
 

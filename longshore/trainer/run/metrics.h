@@ -37,6 +37,8 @@ struct StepMetrics {
   int64_t device_peak_bytes = 0, pinned_host_peak_bytes = 0;
   double data_wait_seconds = 0;         // of `seconds`, for the batch
   double checkpoint_stall_seconds = 0;  // for which a save delayed the start of the step
+  bool is_saving = false;               // a save was being written while it ran
+  bool is_resumed = false;              // the first after the run went on from a checkpoint
 };
 
 // "completed step: 12, seconds: 0.412, ...": with `columns` as many of the figures as fit so many

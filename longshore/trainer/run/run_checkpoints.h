@@ -52,6 +52,8 @@ class RunCheckpoints {
 
   // "saving 40 %", or "" where none is under way.
   std::string progress() const;
+  // Until its end has been reported.
+  bool is_saving() const { return saver_ && saver_->is_saving(); }
   // That training waited since it was asked last.
   double take_stall_seconds();
   // What all saves took; nothing if there was none.

@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <ctime>
 
 #include "longshore/base/atomic_file.h"
@@ -13,7 +14,9 @@
 namespace longshore::trainer {
 namespace {
 
-constexpr double kPart = 0.01;  // of the time
+constexpr double kPart = 0.01;            // of the time
+constexpr double kSecondsPerByte = 3e-8;  // of a file that is read
+constexpr double kLeastSeconds = 1e-3;    // of a page
 constexpr std::chrono::seconds kLeastPause(2);
 
 double thread_seconds() {
@@ -26,6 +29,11 @@ double thread_seconds() {
 
 RunReport::RunReport(std::filesystem::path folder, std::optional<CostlyText> advice, Log log)
     : folder_(std::move(folder)), advice_(std::move(advice)), log_(std::move(log)) {
+  for (const char* file : {kMetricsFile, kTraceFile}) {  // of a run that goes on
+    std::error_code error;
+    const auto bytes = static_cast<double>(std::filesystem::file_size(folder_ / file, error));
+    if (!error) page_seconds_ += kSecondsPerByte * bytes;
+  }
   thread_ = std::thread([this] { work(); });
 }
 
@@ -36,6 +44,7 @@ RunReport::~RunReport() {
   }
   changed_.notify_one();
   thread_.join();
+  write_page();  // as important as what waits for it
 }
 
 void RunReport::tell() {
@@ -44,6 +53,10 @@ void RunReport::tell() {
     is_new_ = true;
   }
   changed_.notify_one();
+}
+
+double RunReport::reading_seconds() const {
+  return records_ ? kSecondsPerByte * static_cast<double>(records_->unread_bytes()) : 0;
 }
 
 bool RunReport::has_room_for(double seconds) const {
@@ -56,7 +69,7 @@ void RunReport::work() {
   while (!ends_) {
     changed_.wait(lock, [&] { return is_new_ || ends_; });
     if (ends_) break;
-    const bool writes = has_room_for(page_seconds_);
+    const bool writes = has_room_for(page_seconds_ + reading_seconds());
     if (writes) is_new_ = false;
     lock.unlock();
     if (writes) {
@@ -66,12 +79,10 @@ void RunReport::work() {
     lock.lock();
     changed_.wait_for(lock, kLeastPause, [&] { return ends_; });
   }
-  lock.unlock();
-  write_page();
 }
 
 void RunReport::write_page() {
-  const double begin = thread_seconds();
+  const double begin = thread_seconds(), reading = reading_seconds();
   std::string trouble;
   try {
     if (records_)
@@ -84,7 +95,7 @@ void RunReport::write_page() {
   }
   if (trouble != trouble_ && !trouble.empty()) log_("no report.html: " + trouble);
   trouble_ = trouble;
-  page_seconds_ = thread_seconds() - begin;
+  page_seconds_ = std::max(kLeastSeconds, thread_seconds() - begin - reading);
 }
 
 void RunReport::write_advice() {

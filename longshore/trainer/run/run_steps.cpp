@@ -106,7 +106,9 @@ StepMetrics RunSteps::run(int64_t i, bool is_flushed) {
                             .device_peak_bytes = session_.peak_bytes(MemoryKind::device),
                             .pinned_host_peak_bytes = session_.peak_bytes(MemoryKind::pinned_host),
                             .data_wait_seconds = data_wait_seconds_,
-                            .checkpoint_stall_seconds = checkpoints_.take_stall_seconds()};
+                            .checkpoint_stall_seconds = checkpoints_.take_stall_seconds(),
+                            .is_saving = checkpoints_.is_saving(),
+                            .is_resumed = i > 0 && i == run_.opened.first_step()};
   show(metrics);
   if (const bool is_asked = ReportSignal::take(); is_asked || reports_memory_after(i))
     run_.console.notice(fmt::format("memory after step {}:\n{}", i,

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <regex>
+#include <set>
 
 #include "longshore/trainer/report/html_page.h"
 
@@ -38,6 +40,24 @@ TEST(LineChart, WhatIsNotFiniteIsAGap) {
   EXPECT_EQ(chart.find("nan"), std::string::npos);
   EXPECT_EQ(line_chart({.title = "a", .x_name = "step", .series = {{"y", {{0, kNan}}}}}), "");
   EXPECT_EQ(line_chart({.title = "a", .x_name = "step", .series = {}}), "");
+}
+
+TEST(LineChart, ManySeriesAreToldApart) {
+  LineChart chart{.title = "a", .x_name = "step"};
+  for (int i = 0; i < 64; ++i)
+    chart.series.push_back({.name = "y", .points = {{0, 1}, {1, 2}}, .color = i});
+  const std::string html = line_chart(chart);
+  std::set<std::string> styles;
+  const std::regex style("class=\"line (series-[0-7] dash-[0-7])\" d=\"M0 4H24\"");
+  for (std::sregex_iterator one(html.begin(), html.end(), style), end; one != end; ++one)
+    styles.insert((*one)[1]);
+  EXPECT_EQ(styles.size(), 64u);
+}
+
+TEST(TextTable, ColumnsAreAlignedWhateverIsInThem) {
+  EXPECT_EQ(text({{"key", "a\nb", "東"}, {"é", "1", "2"}}),
+            "key  a\\nb  東\n"
+            "é       1   2\n");
 }
 
 // Of all that a chart shows a foreign text may be part, and the values are in a script element.

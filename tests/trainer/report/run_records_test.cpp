@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cmath>
 #include <fstream>
@@ -78,6 +79,20 @@ TEST_F(RunRecordsTest, PausesFollowFromTheTimesOfTwoRecords) {
   EXPECT_THAT(run_page(run, {}), HasSubstr("before step 1: 3.5 s; evaluation"));
 }
 
+// A night on which the run lay still is no time of its.
+TEST_F(RunRecordsTest, NoPauseIsBeforeAResumedRun) {
+  write("metrics.jsonl", R"({"step":0,"seconds":1,"time":100})"
+                         "\n"
+                         R"({"step":1,"seconds":9,"time":50000,"resumed":true})"
+                         "\n"
+                         R"({"step":2,"seconds":1,"time":50002})"
+                         "\n");
+  const RunRecords run(folder_ / "");
+  EXPECT_EQ(run.find(kPauseSeconds)->count, 1);
+  EXPECT_EQ(run.find(kPauseSeconds)->last.y, 1);
+  EXPECT_EQ(run.quantile("seconds", 1), 1);
+}
+
 // Each slow step is named by its cause where there is a record of one.
 TEST_F(RunRecordsTest, SlowStepsAreNamed) {
   std::string text;
@@ -85,16 +100,25 @@ TEST_F(RunRecordsTest, SlowStepsAreNamed) {
     text += "{\"step\":" + std::to_string(i) + ",\"loss\":1,\"seconds\":" +
             (i == 0    ? "9"
              : i == 20 ? "3,\"data_wait_seconds\":1.9"
-             : i == 30 ? "2,\"checkpoint_stall_seconds\":0.25"
+             : i == 30 ? "2,\"saving\":true"
+             : i == 35 ? "6,\"resumed\":true"
              : i == 40 ? "2.5"
+             : i == 45 ? "4"
                        : "1") +
             "}\n";
   write("metrics.jsonl", text);
+  write("trace.json",
+        R"({"traceEvents":[{"ph":"M","name":"thread_name","tid":1,"args":{"name":"compute"}},
+{"ph":"X","name":"a","cat":"forward","tid":1,"ts":0,"dur":1,"args":{"op":"a","stage":"layers","step":44}},
+{"ph":"X","name":"a","cat":"forward","tid":1,"ts":9,"dur":1,"args":{"op":"a","stage":"layers","step":45}}]})");
   const std::string page = run_page(RunRecords(folder_ / ""), {});
   EXPECT_THAT(page, HasSubstr("step 0: 9 s, 9.0 times the median; the first step"));
   EXPECT_THAT(page, HasSubstr("step 20: 3 s, 3.0 times the median; waited 1.9 s for data"));
   EXPECT_THAT(page, HasSubstr("step 30: 2 s, 2.0 times the median; a save was being written"));
+  EXPECT_THAT(page,
+              HasSubstr("step 35: 6 s, 6.0 times the median; the first step of a resumed run"));
   EXPECT_THAT(page, HasSubstr("step 40: 2.5 s, 2.5 times the median; no cause is known"));
+  EXPECT_THAT(page, HasSubstr("step 45: 4 s, 4.0 times the median; the profiler recorded it"));
   EXPECT_THAT(page, Not(HasSubstr("step 41:")));
 }
 
@@ -112,6 +136,8 @@ TEST_F(RunRecordsTest, WhatOthersPutThereIsNamedAndLeftOut) {
   EXPECT_EQ(run.steps_done(), 1);
   EXPECT_EQ(run.config_value("steps"), "7");
   EXPECT_EQ(run.config_value("run_name"), "a # b");
+  EXPECT_EQ(run.troubles().at("metrics.jsonl"),
+            "metrics.jsonl: 5 lines that no run writes, the first of them line 1, were left out");
   EXPECT_TRUE(run.troubles().contains("plan.json"));
   EXPECT_TRUE(run.troubles().contains("trace.json"));
   EXPECT_TRUE(run.troubles().contains("summary.json"));
@@ -119,6 +145,45 @@ TEST_F(RunRecordsTest, WhatOthersPutThereIsNamedAndLeftOut) {
   EXPECT_THAT(page, HasSubstr("after 40 steps"));
   EXPECT_THAT(page, HasSubstr("&lt;script&gt;alert(1)"));
   EXPECT_THAT(page, Not(HasSubstr("<script>alert")));
+}
+
+TEST_F(RunRecordsTest, WhatIsNoFileIsNamed) {
+  write("metrics.jsonl", "{\"step\":0,\"seconds\":1}\n");
+  std::filesystem::create_directory(folder_ / "config.yml");
+  std::filesystem::create_symlink("nothing", folder_ / "plan.txt");
+  ASSERT_EQ(mkfifo((folder_ / "trace.json").c_str(), 0600), 0);
+  const RunRecords run(folder_ / "");
+  EXPECT_EQ(run.troubles().at("config.yml"), "config.yml: found a folder, expected a file");
+  EXPECT_EQ(run.troubles().at("plan.txt"), "plan.txt: found a link to nothing, expected a file");
+  EXPECT_EQ(run.troubles().at("trace.json"), "trace.json: found no regular file, expected a file");
+  EXPECT_EQ(run.troubles().size(), 3u);
+}
+
+TEST_F(RunRecordsTest, MoreKeysThanARunHasAreNamedAndLeftOut) {
+  std::string line = "{\"step\":0,\"seconds\":1";
+  for (int i = 0; i < 500; ++i) line += ",\"k" + std::to_string(i) + "\":1";
+  write("metrics.jsonl", line + "}\n");
+  const RunRecords run(folder_ / "");
+  EXPECT_EQ(run.numbers().size(), 400u);
+  EXPECT_EQ(run.troubles().at("metrics.jsonl"),
+            "metrics.jsonl: more than 400 keys; k399 and others are left out");
+}
+
+// Numbers of others may be any.
+TEST_F(RunRecordsTest, NumbersOfAnySizeAreDrawnOrLeftOut) {
+  write("metrics.jsonl",
+        R"({"step":0,"seconds":1e308,"loss":1e308,"grad_norm":-1e308,"device_peak_bytes":1e300})"
+        "\n"
+        R"({"step":1,"seconds":1e-320,"loss":-1e308,"grad_norm":1e-320,"device_peak_bytes":-1})"
+        "\n");
+  write("summary.json", R"({"memory":{"device":{"peak_bytes":1e300}}})");
+  write("plan.json",
+        R"({"environment":{},"memory":{},"curve_axis":"x","curves":{"device":{"columns":1,)"
+        R"("categories":{"parameters":[1]}}}})");
+  const std::string page = run_page(RunRecords(folder_ / ""), {});
+  EXPECT_THAT(page, HasSubstr("measured peak"));
+  for (const char* no_number : {"\"-?inf", "[ LMHVv]-?inf", "nan"})
+    EXPECT_THAT(page.substr(0, page.find("<script>")), Not(testing::ContainsRegex(no_number)));
 }
 
 TEST_F(RunRecordsTest, AFolderOfNoRunIsRefused) {

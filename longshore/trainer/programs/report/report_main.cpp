@@ -1,5 +1,7 @@
+#include <algorithm>
+#include <cstdint>
 #include <filesystem>
-#include <set>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -22,13 +24,30 @@ struct Request {
   std::string html;
 };
 
-// As tables and curves call them.
-void require_distinct_names(const std::vector<RunRecords>& runs) {
-  std::set<std::string> names;
-  for (const RunRecords& run : runs)
-    if (!names.insert(run.name()).second)
-      throw ConfigError("RUN: found two folders with the name " + excerpt(run.name()) +
-                        ", expected different ones");
+// The last so many parts of a path.
+std::string last_parts(const fs::path& path, int64_t count) {
+  fs::path last;
+  const int64_t all = std::distance(path.begin(), path.end());
+  for (auto part = std::next(path.begin(), std::max<int64_t>(all - count, 0)); part != path.end();
+       ++part)
+    last /= *part;
+  return last.string();
+}
+
+// Folders of one name are told apart by those that they are in.
+void give_distinct_names(std::vector<RunRecords>& runs) {
+  std::vector<fs::path> folders;
+  for (const RunRecords& run : runs) {
+    folders.push_back(fs::canonical(run.folder()));
+    if (std::ranges::count(folders, folders.back()) > 1)
+      throw ConfigError("RUN: found the folder " + path_text(run.folder()) +
+                        " twice, expected different ones");
+  }
+  const auto has_name_of_another = [&](const RunRecords& run) {
+    return std::ranges::count(runs, run.name(), &RunRecords::name) > 1;
+  };
+  for (int64_t parts = 2; std::ranges::any_of(runs, has_name_of_another); ++parts)
+    for (size_t i = 0; i < runs.size(); ++i) runs[i].set_name(last_parts(folders[i], parts));
 }
 
 void report(const Request& request) {
@@ -39,7 +58,7 @@ void report(const Request& request) {
                       ", expected a name that ends in .html");
   std::vector<RunRecords> runs;
   for (const std::string& run : request.runs) runs.emplace_back(run);
-  require_distinct_names(runs);
+  give_distinct_names(runs);
   const fs::path file = !request.html.empty() ? fs::path(request.html)
                         : runs.size() == 1    ? runs[0].folder() / kReportFile
                                               : fs::path(kReportFile);

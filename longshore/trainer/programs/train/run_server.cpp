@@ -2,8 +2,10 @@
 
 #include <arpa/inet.h>
 #include <event2/buffer.h>
+#include <event2/bufferevent.h>
 #include <event2/event.h>
 #include <event2/http.h>
+#include <event2/listener.h>
 #include <event2/thread.h>
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -19,9 +21,11 @@
 #include <optional>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "longshore/base/error.h"
 #include "longshore/base/integer.h"
+#include "longshore/base/patient_output.h"
 #include "longshore/base/printable.h"
 #include "longshore/trainer/report/run_page.h"
 
@@ -33,10 +37,95 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kFresh(2);  // how long a page is not made anew
 constexpr int kMostWaiting = 30;           // seconds for a client that is slow
 constexpr int kMostHeaders = 16384, kMostBody = 1024;
+constexpr int kReadMethods = EVHTTP_REQ_GET | EVHTTP_REQ_HEAD;
+constexpr int kAllMethods = kReadMethods | EVHTTP_REQ_POST | EVHTTP_REQ_PUT | EVHTTP_REQ_DELETE |
+                            EVHTTP_REQ_OPTIONS | EVHTTP_REQ_TRACE | EVHTTP_REQ_CONNECT |
+                            EVHTTP_REQ_PATCH;
+constexpr size_t kMostConnections = 64;               // the others wait until one of them ends
+constexpr timeval kPause{.tv_sec = 1, .tv_usec = 0};  // before others are looked at again
 
 template <class T, void (*kFree)(T*)>
 struct Freed {
   void operator()(T* one) const { kFree(one); }
+};
+
+// The connections of a server that listens: no more than kMostConnections, since training needs
+// files, too. libevent says when one begins. One that has ended is known by its callbacks, which
+// are taken from it then; a reference keeps it there until that is seen.
+class Connections {
+ public:
+  explicit Connections(event_base* base)
+      : base_(base),
+        later_(event_new(
+            base, -1, 0,
+            [](evutil_socket_t, short, void* self) {
+              of(self).forget_ended();
+              of(self).listen_if_there_is_room();
+            },
+            this)) {}
+  ~Connections() {
+    for (bufferevent* one : alive_) bufferevent_decref(one);
+  }
+  Connections(const Connections&) = delete;
+  Connections& operator=(const Connections&) = delete;
+
+  void limit(evhttp* http, evconnlistener* listener) {
+    listener_ = listener;
+    evhttp_set_bevcb(
+        http, [](event_base*, void* self) { return of(self).begin(); }, this);
+    // Where there is no file for one, libevent would ask again at once.
+    evconnlistener_set_error_cb(listener, [](evconnlistener* full, void*) {
+      evconnlistener_disable(full);
+      event_base_once(
+          evconnlistener_get_base(full), -1, EV_TIMEOUT,
+          [](evutil_socket_t, short, void* again) {
+            evconnlistener_enable(static_cast<evconnlistener*>(again));
+          },
+          full, &kPause);
+    });
+  }
+
+ private:
+  static Connections& of(void* self) { return *static_cast<Connections*>(self); }
+
+  static bool has_ended(bufferevent* one) {
+    bufferevent_data_cb read = nullptr, write = nullptr;
+    bufferevent_event_cb event = nullptr;
+    bufferevent_getcb(one, &read, &write, &event, nullptr);
+    return read == nullptr && write == nullptr && event == nullptr;
+  }
+
+  bufferevent* begin() {
+    forget_ended();
+    bufferevent* const one = bufferevent_socket_new(base_, -1, 0);
+    if (one == nullptr) return nullptr;
+    bufferevent_incref(one);
+    alive_.push_back(one);
+    listen_if_there_is_room();
+    return one;
+  }
+
+  void forget_ended() {
+    std::erase_if(alive_, [](bufferevent* one) {
+      if (!has_ended(one)) return false;
+      bufferevent_decref(one);
+      return true;
+    });
+  }
+
+  void listen_if_there_is_room() {
+    if (alive_.size() < kMostConnections) {
+      evconnlistener_enable(listener_);
+    } else {
+      evconnlistener_disable(listener_);
+      event_add(later_.get(), &kPause);
+    }
+  }
+
+  event_base* base_;
+  evconnlistener* listener_ = nullptr;
+  std::unique_ptr<event, Freed<event, event_free>> later_;
+  std::vector<bufferevent*> alive_;  // those that have ended, too, until they are looked at
 };
 
 // 127.0.0.0/8, also as IPv6 writes it, and ::1.
@@ -86,8 +175,10 @@ std::string prometheus_text(const RunRecords& run) {
     for (char& c : name)
       if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
     if (name != last)
-      text += fmt::format("# HELP {0} The newest {1} of metrics.jsonl.\n# TYPE {0} gauge\n", name,
-                          printable(key.substr(0, slash)));
+      text += fmt::format("# HELP {0} {1}\n# TYPE {0} gauge\n", name,
+                          key == kPauseSeconds ? "Between the newest step and the one before."
+                                               : "The newest " + printable(key.substr(0, slash)) +
+                                                     " of metrics.jsonl.");
     last = name;
     const std::string part =
         slash == std::string::npos ? "" : ",set=\"" + label_text(key.substr(slash + 1)) + "\"";
@@ -121,10 +212,13 @@ class RunServer::Server {
   explicit Server(const ServeAddress& address)
       : is_local_(is_loopback(address.address)), address_(address.address) {
     evthread_use_pthreads();  // for what ends the loop
+    event_set_log_callback([](int severity, const char* text) {
+      if (severity >= EVENT_LOG_WARN) print_error("--serve: " + library_message(text) + "\n");
+    });
     base_.reset(event_base_new());
     http_.reset(evhttp_new(base_.get()));
     if (!http_) throw Error("--serve: no memory for a server");
-    evhttp_set_allowed_methods(http_.get(), EVHTTP_REQ_GET | EVHTTP_REQ_HEAD);
+    evhttp_set_allowed_methods(http_.get(), kAllMethods);
     evhttp_set_max_headers_size(http_.get(), kMostHeaders);
     evhttp_set_max_body_size(http_.get(), kMostBody);
     evhttp_set_timeout(http_.get(), kMostWaiting);
@@ -135,8 +229,12 @@ class RunServer::Server {
     evhttp_bound_socket* const socket =
         evhttp_bind_socket_with_handle(http_.get(), address.address.c_str(), address.port);
     if (socket == nullptr)
-      throw ConfigError(fmt::format("--serve: {} port {}: {}; nearest: another port, or 0 for any",
-                                    address.address, address.port, std::strerror(errno)));
+      throw ConfigError(fmt::format(
+          "--serve: {} port {}: {}; nearest: {}", address.address, address.port,
+          std::strerror(errno),
+          errno == EADDRNOTAVAIL ? "an address of this machine" : "another port, or 0 for any"));
+    connections_.emplace(base_.get());
+    connections_->limit(http_.get(), evhttp_bound_socket_get_listener(socket));
     sockaddr_storage bound{};
     socklen_t size = sizeof bound;
     getsockname(evhttp_bound_socket_get_fd(socket), reinterpret_cast<sockaddr*>(&bound), &size);
@@ -172,6 +270,11 @@ class RunServer::Server {
     if (is_local_ && (host == nullptr || !is_local_name(host)))
       return send(request, HTTP_BADREQUEST, "Bad Request", "text/plain",
                   "not the name of this machine\n");
+    if ((evhttp_request_get_command(request) & kReadMethods) == 0) {
+      evhttp_add_header(evhttp_request_get_output_headers(request), "Allow", "GET, HEAD");
+      return send(request, HTTP_BADMETHOD, "Method Not Allowed", "text/plain",
+                  "nothing can be changed here\n");
+    }
     try {
       if (asked == "/" || asked.empty()) return send_page(request);
       if (asked == "/metrics") {
@@ -227,6 +330,7 @@ class RunServer::Server {
   const std::string address_;
   uint16_t port_ = 0;
   std::unique_ptr<event_base, Freed<event_base, event_base_free>> base_;
+  std::optional<Connections> connections_;  // which end with the server's
   std::unique_ptr<evhttp, Freed<evhttp, evhttp_free>> http_;
   std::filesystem::path folder_;
   Clock::time_point renewed_;
