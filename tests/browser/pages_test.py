@@ -70,6 +70,8 @@ class Pages(unittest.TestCase):
         for name, rate in (("first", "0.01"), ("a-second-run-with-a-name-that-is-longer-than-a-phone-is-wide", "0.001")):
             run("train", *SMALL, f"base_output_directory={cls.folder}", f"run_name={name}", f"learning_rate={rate}",
                 "steps=40", "profiler_steps=1")
+        cls.write_crowded()
+        run("report", cls.folder / "crowded")
         cls.runs = sorted(path.parent for path in cls.folder.glob("*/report.html"))
         run("report", *cls.runs, "--html", cls.folder / "runs.html")
         run("plan", "--config", "llama3_8b.yml", "--hardware", "h100", "--policies", "full,qkv_proj_offloaded",
@@ -80,12 +82,24 @@ class Pages(unittest.TestCase):
         cls.browser = browser.Browser()
         cls.addClassCleanup(cls.browser.close)
 
+    @classmethod
+    def write_crowded(cls):
+        """A run whose axes have as many and as long texts as any."""
+        folder = cls.folder / "crowded"
+        folder.mkdir()
+        (folder / "metrics.jsonl").write_text("".join(
+            json.dumps({"step": 1_000_000 + i, "seconds": 4.9e-3, "loss": 1 + i * 1e-5}) + "\n" for i in range(480)))
+        (folder / "trace.json").write_text(json.dumps({"traceEvents": [
+            {"ph": "M", "name": "thread_name", "tid": 1, "args": {"name": "compute"}},
+            {"ph": "X", "name": "a", "cat": "forward", "tid": 1, "ts": 0, "dur": 4900,
+             "args": {"op": "a", "stage": "layers", "step": 1}}]}))
+
     def pages(self):
         return [run_folder / "report.html" for run_folder in self.runs] + [
             self.folder / name for name in ("runs.html", "plan.html", "compare.html")]
 
     def test_nothing_overflows_and_the_console_is_silent(self):
-        self.assertEqual(len(self.pages()), 5)
+        self.assertEqual(len(self.pages()), 6)
         for page in self.pages():
             for width in WIDTHS:
                 with self.subTest(page=page.name, width=width):
