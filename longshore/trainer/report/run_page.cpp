@@ -181,7 +181,10 @@ std::string memory_section(const RunRecords& run) {
     const MemoryPicture& curve = run.plan()->curves[kind];
     if (curve.most_bytes() == 0) continue;
     html += fmt::format("<h3>{}</h3>\n", html_escaped(spaced(offload::name(kind)))) +
-            memory_html(curve, measured_peak(run, kind), run.plan()->curve_axis);
+            memory_html(curve, measured_peak(run, kind),
+                        run.plan()->curve_axis +
+                            "; measured over the whole run, with its "
+                            "evaluations, saves and samples");
   }
   return html.empty() ? "" : "<h2>Memory over a step</h2>\n" + html;
 }
@@ -190,8 +193,13 @@ std::string lanes_section(const RunRecords& run) {
   const StepPicture *predicted =
                         run.plan() && run.plan()->predicted ? &*run.plan()->predicted : nullptr,
                     *measured = run.measured_step() ? &*run.measured_step() : nullptr;
-  const double seconds = std::max(predicted == nullptr ? 0 : predicted->seconds,
-                                  measured == nullptr ? 0 : measured->seconds);
+  // On one axis, unless one of them would be a line there, as of a profile of another machine.
+  constexpr double kComparable = 4;
+  double seconds = 0;
+  if (predicted != nullptr && measured != nullptr) {
+    const auto [least, most] = std::minmax(predicted->seconds, measured->seconds);
+    if (most < kComparable * least) seconds = most;
+  }
   std::string html;
   if (predicted != nullptr)
     html += "<h3>Predicted for " + html_escaped(run.plan()->hardware) +

@@ -60,7 +60,7 @@ class Evaluation : public testing::Test {
       for (const char* key :
            {"time", "seconds", "tokens_per_second_per_device", "tflops_per_device", "mfu",
             "device_peak_bytes", "pinned_host_peak_bytes", "checkpoint_stall_seconds",
-            "data_wait_seconds"})
+            "data_wait_seconds", "saving", "resumed"})
         record.erase(key);
       records.push_back(std::move(record));
     }

@@ -99,7 +99,10 @@ TEST(EventFile, IsBehindThoseOfProcessesBefore) {
   std::ofstream(folder / "events.out.tfevents.4000000000.other.1") << "of a clock that is ahead";
   std::ofstream(folder / "events.out.tfevents.99999999999999999999.x");
   std::ofstream(folder / "events.out.tfevents.");
-  for (int64_t first : {0, 3}) EventFile(folder / "", first, no_line).write({.step = first});
+  std::vector<std::string> said;
+  const Log log = [&](const std::string& line) { said.push_back(line); };
+  for (int64_t first : {0, 3}) EventFile(folder / "", first, log).write({.step = first});
+  EXPECT_THAT(said, ElementsAre(HasSubstr(" has events of another run of that name")));
   std::vector<fs::path> files = files_of(folder / "");
   std::erase_if(files, [](const fs::path& file) { return fs::file_size(file) < 40; });
   ASSERT_EQ(files.size(), 2u);

@@ -799,6 +799,8 @@ TEST(TrainProgram, TracesTheChosenSteps) {
       run_train(kSynthetic + "steps=4 run_name=cut profiler_steps=1 base_output_directory=" +
                 (folder / "").string());
   EXPECT_EQ(count(resumed.output, "trace.json: 1 step;"), 1u) << resumed.output;
+  const std::vector<json> steps_of_both = records(folder / "cut" / "metrics.jsonl");
+  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(steps_of_both.at(i).contains("resumed"), i == 2) << i;
 
   json trace = json::parse(data::read_file(folder / "traced" / "trace.json"))["traceEvents"];
   std::map<int, std::string> names;
