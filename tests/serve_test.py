@@ -31,6 +31,8 @@ class Serve(unittest.TestCase):
         temporary = tempfile.TemporaryDirectory(prefix="longshore-")
         self.addCleanup(temporary.cleanup)
         self.folder = pathlib.Path(temporary.name)
+        self.errors = tempfile.TemporaryFile("w+")
+        self.addCleanup(self.errors.close)
 
     def train(self, *arguments, limits=None):
         """Trains without end, with that many files at most; gives the port, once some steps are done."""
@@ -40,7 +42,7 @@ class Serve(unittest.TestCase):
 
         self.process = subprocess.Popen(
             [PROGRAMS / "train", *SMALL, f"base_output_directory={self.folder}", "run_name=a \"b\"", "steps=10000000",
-             *arguments], stdout=subprocess.PIPE, text=True, preexec_fn=limit)
+             *arguments], stdout=subprocess.PIPE, stderr=self.errors, text=True, preexec_fn=limit)
         self.addCleanup(self.stop)
         port = None
         for line in self.process.stdout:
@@ -59,6 +61,8 @@ class Serve(unittest.TestCase):
         code = self.process.wait(60)
         self.reader.join()
         self.process.stdout.close()
+        self.errors.seek(0)
+        self.assertEqual(self.errors.read(), "")
         return code
 
     def ask(self, path="/", method="GET", **headers):
@@ -158,7 +162,10 @@ class Serve(unittest.TestCase):
         of_report, of_all = (after - before for before, after in zip(begin, self.seconds_of_threads()))
         self.assertGreater(of_all, 4)
         self.assertLess(of_report, 0.02 * 8)
-        self.assertTrue((self.folder / 'a "b"' / "report.html").exists())
+        end = time.monotonic() + 60  # least important, it may wait long for a processor
+        while not (self.folder / 'a "b"' / "report.html").exists():
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.1)
 
     def seconds_of_threads(self):
         """Of the threads that are nice, and of all."""

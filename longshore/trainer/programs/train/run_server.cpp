@@ -51,18 +51,14 @@ struct Freed {
 
 // The connections of a server that listens: no more than kMostConnections, since training needs
 // files, too. libevent says when one begins. One that has ended is known by its callbacks, which
-// are taken from it then; a reference keeps it there until that is seen.
+// are taken from it then; a reference keeps it, and its file, there until that is seen.
 class Connections {
  public:
   explicit Connections(event_base* base)
       : base_(base),
         later_(event_new(
-            base, -1, 0,
-            [](evutil_socket_t, short, void* self) {
-              of(self).forget_ended();
-              of(self).listen_if_there_is_room();
-            },
-            this)) {}
+            base, -1, 0, [](evutil_socket_t, short, void* self) { of(self).look_again(); }, this)) {
+  }
   ~Connections() {
     for (bufferevent* one : alive_) bufferevent_decref(one);
   }
@@ -97,12 +93,19 @@ class Connections {
 
   bufferevent* begin() {
     forget_ended();
-    bufferevent* const one = bufferevent_socket_new(base_, -1, 0);
+    bufferevent* const one = bufferevent_socket_new(base_, -1, BEV_OPT_CLOSE_ON_FREE);
     if (one == nullptr) return nullptr;
     bufferevent_incref(one);
     alive_.push_back(one);
-    listen_if_there_is_room();
+    if (alive_.size() >= kMostConnections) evconnlistener_disable(listener_);
+    event_add(later_.get(), &kPause);
     return one;
+  }
+
+  void look_again() {
+    forget_ended();
+    if (alive_.size() < kMostConnections) evconnlistener_enable(listener_);
+    if (!alive_.empty()) event_add(later_.get(), &kPause);
   }
 
   void forget_ended() {
@@ -111,15 +114,6 @@ class Connections {
       bufferevent_decref(one);
       return true;
     });
-  }
-
-  void listen_if_there_is_room() {
-    if (alive_.size() < kMostConnections) {
-      evconnlistener_enable(listener_);
-    } else {
-      evconnlistener_disable(listener_);
-      event_add(later_.get(), &kPause);
-    }
   }
 
   event_base* base_;
