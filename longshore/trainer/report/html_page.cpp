@@ -7,6 +7,7 @@
 #include "longshore/base/printable.h"
 #include "longshore/trainer/report/page_script.h"
 #include "longshore/trainer/report/page_style.h"
+#include "longshore/trainer/report/palette.h"
 
 namespace longshore::trainer {
 namespace {
@@ -58,7 +59,7 @@ std::string html_page(const std::string& title, const std::string& body) {
       "<link rel=\"icon\" href=\"data:,\">\n"
       "<title>{}</title>\n<style>{}</style>\n</head>\n<body>\n<main>\n{}</main>\n"
       "<script>{}</script>\n</body>\n</html>\n",
-      html_escaped(title), kPageStyle, body, kPageScript);
+      html_escaped(title), page_palette() + kPageStyle, body, kPageScript);
 }
 
 std::string paragraph(const std::string& style, const std::string& text) {

@@ -1,5 +1,6 @@
-// The style of the product's pages, with light and dark colours, for screens of any width. Colours
-// are told apart by those who see few of them: series after Okabe and Ito.
+// The style of the product's pages, with light and dark colours, for screens of any width, but for
+// what palette.h fills. Colours are told apart by those who see few of them: series after Okabe and
+// Ito.
 #pragma once
 
 namespace longshore::trainer {
@@ -12,11 +13,6 @@ inline constexpr const char* kPageStyle = R"css(
   --bar: #3b6fb6; --baseline: #98a2b3; --faster: #2e9e6b; --slower: #c43d3d; --marker: #e08a00;
   --series-0: #0072b2; --series-1: #d55e00; --series-2: #009e73; --series-3: #b0578d;
   --series-4: #a07800; --series-5: #3a9bd6; --series-6: #6a51a3; --series-7: #555555;
-  --parameters: #e69f00; --optimizer: #7b5aa6; --gradients: #b8a900; --batch: #888888;
-  --kept: #cc79a7; --temporaries: #56b4e9; --staging: #8c8c8c; --workspace: #bdbdbd;
-  --cache: #a0522d; --saving: #6b8e23;
-  --forward: #56b4e9; --backward: #0072b2; --recomputed: #d55e00; --optimizer-step: #009e73;
-  --weights: #e69f00; --activations: #cc79a7; --states: #7b5aa6; --other: #888888;
   --waiting: #c9ced6;
 }
 @media (prefers-color-scheme: dark) {
@@ -67,15 +63,7 @@ p { margin: .25rem 0 .75rem; overflow-wrap: anywhere; }
 .bar { fill: var(--bar); } .baseline { fill: var(--baseline); }
 .faster { fill: var(--faster); } .slower { fill: var(--slower); }
 .open { fill: var(--baseline); } .reserved { fill: var(--grid); }
-.parameters { fill: var(--parameters); } .optimizer { fill: var(--optimizer); }
-.gradients { fill: var(--gradients); } .batch { fill: var(--batch); } .kept { fill: var(--kept); }
-.temporaries { fill: var(--temporaries); } .staging { fill: var(--staging); }
-.workspace { fill: var(--workspace); } .cache { fill: var(--cache); }
-.saving { fill: var(--saving); }
-.forward { fill: var(--forward); } .backward { fill: var(--backward); }
-.recomputed { fill: var(--recomputed); } .optimizer-step { fill: var(--optimizer-step); }
-.weights { fill: var(--weights); } .activations { fill: var(--activations); }
-.states { fill: var(--states); } .other { fill: var(--other); } .waiting { fill: var(--waiting); }
+.waiting { fill: var(--waiting); }
 .legend { display: flex; flex-wrap: wrap; gap: .1rem 1rem; font-size: .8rem; margin: .3rem 0; }
 .legend i { display: inline-block; width: .75em; height: .75em; margin-right: .35em; }
 .legend svg { width: 1em; height: 1em; vertical-align: -.1em; overflow: visible; }

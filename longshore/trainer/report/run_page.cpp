@@ -7,6 +7,7 @@
 #include <ctime>
 #include <set>
 
+#include "longshore/base/progress.h"
 #include "longshore/base/text.h"
 #include "longshore/trainer/report/bar_chart.h"
 #include "longshore/trainer/report/step_drawing.h"
@@ -97,14 +98,6 @@ std::string tile(const std::string& name, const std::string& value) {
                      html_escaped(value));
 }
 
-std::string duration_text(double seconds) {
-  constexpr double kMost = 1e12;
-  const int64_t whole = std::llround(std::min(seconds, kMost));
-  return whole >= 3600 ? fmt::format("{} h {:02} min", whole / 3600, whole / 60 % 60)
-         : whole >= 60 ? fmt::format("{} min {:02} s", whole / 60, whole % 60)
-                       : fmt::format("{} s", whole);
-}
-
 int64_t steps_of(const RunRecords& run) { return std::atoll(run.config_value("steps").c_str()); }
 
 std::string state_text(const RunRecords& run, const std::optional<LiveRun>& live) {
@@ -114,8 +107,7 @@ std::string state_text(const RunRecords& run, const std::optional<LiveRun>& live
   if (!live) return text + ", not ended";
   const double median = run.median("seconds");
   if (std::isfinite(median))
-    text += fmt::format(", about {} left",
-                        duration_text(median * static_cast<double>(all - run.steps_done())));
+    text += ", about " + time_left_text(median * static_cast<double>(all - run.steps_done()));
   return text + ", as of " + live->at;
 }
 

@@ -9,6 +9,7 @@
 
 #include "longshore/base/text.h"
 #include "longshore/trainer/report/html_page.h"
+#include "longshore/trainer/report/palette.h"
 #include "longshore/trainer/report/ticks.h"
 
 namespace longshore::trainer {
@@ -133,15 +134,9 @@ bool has_kind(const StepPicture& picture, WorkKind kind) {
   });
 }
 
-// The colours of an SVG file, which no page gives it.
+// The paper and the ink of an SVG file.
 constexpr const char* kSvgStyle =
     ".back{fill:#fff}.ink{fill:#222}.rule{stroke:#bbb}"
-    ".forward{fill:#56b4e9}.backward{fill:#0072b2}.recomputed{fill:#d55e00}"
-    ".optimizer-step{fill:#009e73}.weights{fill:#e69f00}.activations{fill:#cc79a7}"
-    ".states{fill:#7b5aa6}.other{fill:#888}"
-    ".parameters{fill:#e69f00}.optimizer{fill:#7b5aa6}.gradients{fill:#b8a900}.batch{fill:#555}"
-    ".kept{fill:#cc79a7}.temporaries{fill:#56b4e9}.staging{fill:#8c8c8c}.workspace{fill:#bdbdbd}"
-    ".cache{fill:#a0522d}.saving{fill:#444}"
     "@media(prefers-color-scheme:dark){.back{fill:#0d1117}.ink{fill:#e6edf3}.rule{stroke:#3d444d}}";
 
 std::string svg_text(double x, double y, const std::string& words, const char* anchor = "start",
@@ -270,8 +265,8 @@ std::string step_svg(const StepPicture& picture, const std::string& title) {
       "aria-labelledby=\"title what\" font-family=\"sans-serif\" font-size=\"13\">\n"
       "<title id=\"title\">{2}</title>\n<desc id=\"what\">{3}</desc>\n<style>{4}</style>\n"
       "<rect class=\"back\" width=\"{0:g}\" height=\"{1:g}\"/>\n{5}{6}</svg>\n",
-      kWidth, bottom + 32, html_escaped(title), html_escaped(said(picture)), kSvgStyle, rules,
-      parts);
+      kWidth, bottom + 32, html_escaped(title), html_escaped(said(picture)),
+      svg_palette() + kSvgStyle, rules, parts);
 }
 
 }  // namespace longshore::trainer
