@@ -12,12 +12,12 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 RECORDS = """\
 {"step":0,"time":1764557000.123,"seconds":0.5,"loss":2.5,"grad_norm":null}
 {"step":0,"time":1764557001.0,"validation_loss":2.25,"validation_losses":{"a, b":2.0}}
-{"step":1,"time":1764557002.5,"seconds":0.5,"loss":2.25,"grad_norm":1.0,"checkpoint_stall_seconds":0.125}
+{"step":1,"time":1764557002.5,"seconds":0.5,"loss":2.25,"grad_norm":1.0,"checkpoint_stall_seconds":0.125,"saving":true}
 """
 TABLE = """\
-step,time,seconds,loss,grad_norm,validation_loss,"validation_losses/a, b",checkpoint_stall_seconds
-0,1764557000.123,0.5,2.5,nan,2.25,2.0,
-1,1764557002.5,0.5,2.25,1.0,,,0.125
+step,time,seconds,loss,grad_norm,validation_loss,"validation_losses/a, b",checkpoint_stall_seconds,saving
+0,1764557000.123,0.5,2.5,nan,2.25,2.0,,
+1,1764557002.5,0.5,2.25,1.0,,,0.125,1
 """
 
 
