@@ -37,6 +37,7 @@ TAGS = {"loss": "learning/loss", "grad_norm": "learning/grad_norm", "learning_ra
         "tokens_per_second_per_device": "perf/per_device_tokens_per_sec",
         "tflops_per_device": "perf/per_device_tflops_per_sec", "mfu": "perf/mfu",
         "device_peak_bytes": "perf/device_peak_bytes", "pinned_host_peak_bytes": "perf/pinned_host_peak_bytes",
+        "data_wait_seconds": "perf/data_wait_seconds",
         "checkpoint_stall_seconds": "perf/checkpoint_stall_seconds", "validation_loss": "eval/avg_loss",
         "validation_losses/one": "eval/avg_loss/one", "validation_losses/two": "eval/avg_loss/two",
         "validation_perplexities/one": "eval/avg_perplexity/one",
