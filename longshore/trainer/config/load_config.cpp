@@ -49,6 +49,7 @@ std::string fault(const Setting& setting, const std::string& found, const std::s
 }
 
 std::string found_text(const Scalar& value) {
+  if (!value.nested.empty()) return value.nested;
   if (value.list)
     return value.list->empty() ? "an empty list" : "a list, " + excerpt(join(*value.list));
   if (value.style == ScalarStyle::quoted) return in_quotes(value.text);
@@ -98,6 +99,7 @@ const Setting* find_setting(std::span<const Setting> settings, const std::string
 std::string set(const Setting& setting, const fs::path& relative_to, Config& config) {
   const Key& key = *find_key(setting.key);
   config.origins[key.name] = setting.origin;
+  if (!setting.value.nested.empty()) return fault(setting, setting.value.nested, expected(key), "");
   if (!read_value(key, setting.value, relative_to, config)) {
     const std::vector<std::string> valid = choices(key);
     const std::string wrong = wrong_word(key, setting.value),
@@ -116,6 +118,8 @@ std::string unknown_key_fault(const Setting& setting) {
   const std::string meant = key_for_other_name(setting.key),
                     reason = reason_for_no_key(setting.key);
   const std::string remark = remark_on_values(setting.key);
+  if (meant.empty() && reason.empty() && !setting.value.nested.empty())
+    return fault(setting, setting.value.nested, "key: value, without sections", "");
   return fault(setting, "an unknown key", "one that --help lists",
                !meant.empty()    ? nearest_help(meant) + (remark.empty() ? "" : " (" + remark + ")")
                : !reason.empty() ? "; " + reason
@@ -142,6 +146,10 @@ class Resolver {
 
   // `name` as given after --config.
   fs::path find_config(const fs::path& name) const {
+    if (name.extension() == ".toml")
+      throw ConfigError(std::string(kCommandLine) + " --config: found " + path_text(name) +
+                        ", TOML, expected flat YAML (key: value); write torchtitan's keys so, and "
+                        "the error says what they are called here");
     if (is_file(name)) return absolute_path(name);
     if (is_file(configs_ / name)) return configs_ / name;
     Setting setting;
@@ -155,7 +163,7 @@ class Resolver {
 
   void apply_text(std::string_view text, const fs::path& file) {
     open_files_.push_back(canonical_path(file));
-    std::vector<Setting> settings = parse_yaml_settings(text, shown(file));
+    std::vector<Setting> settings = parse_yaml_settings(text, shown(file), Nested::kept);
     if (const Setting* base = find_setting(settings, kBaseConfig)) apply_base(*base, file);
     apply_settings(settings, root_);
     open_files_.pop_back();
@@ -200,8 +208,11 @@ class Resolver {
       std::vector<std::string> names = yaml_files(file.parent_path());
       std::erase(names, file.filename().string());
       std::ranges::copy(yaml_files(configs_), std::back_inserter(names));
-      refuse(base, found_text(value), "a file beside this one or in configs/",
-             help(value.text, names));
+      // MaxText's file of all defaults.
+      const bool is_defaults = fs::path(value.text).filename() == "base.yml";
+      return add(fault(
+          base, found_text(value), "a file beside this one or in configs/",
+          is_defaults ? "; leave it out: --help lists the defaults" : help(value.text, names)));
     }
     const fs::path& found = is_file(beside) ? beside : shipped;
     if (std::ranges::find(open_files_, canonical_path(found)) != open_files_.end()) {
@@ -234,10 +245,10 @@ class Resolver {
     const std::string& name = model.value.text;
     const bool is_none = model.value.style != ScalarStyle::null && name.empty();
     const bool is_known = std::ranges::find(models, name) != models.end();
-    if (model.value.style == ScalarStyle::null || !(is_none || is_known)) {
-      refuse(model, found_text(model.value), "a model of configs/models: " + join(models),
-             help(name, models));
-    }
+    if (model.value.style == ScalarStyle::null || !model.value.nested.empty() ||
+        !(is_none || is_known))
+      return add(fault(model, found_text(model.value), "a model of configs/models: " + join(models),
+                       help(name, models)));
     const bool had_name = !config_.model_name.empty(), had_model = had_name || has_model_keys();
     for (const Key& key : config_keys())
       if (key.section == Section::model) unset(key);

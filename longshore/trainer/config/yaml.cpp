@@ -8,6 +8,7 @@
 #include <fstream>
 #include <map>
 #include <sstream>
+#include <utility>
 
 #include "longshore/base/error.h"
 #include "longshore/base/printable.h"
@@ -22,11 +23,11 @@ std::string origin_of(const std::string& name, int line) {
   return name + ":" + std::to_string(line);
 }
 
-// Throws at the first event that a flat map of scalars and lists does not have, so that deep
-// nesting and alias bombs cost nothing.
+// Throws at the first event that a flat map of scalars and lists does not have, other than maps and
+// lists of some levels, so that deep nesting and alias bombs cost nothing.
 class FlatMapReader : public YAML::EventHandler {
  public:
-  explicit FlatMapReader(std::string name) : name_(std::move(name)) {}
+  FlatMapReader(std::string name, Nested nested) : name_(std::move(name)), nesting_(nested) {}
 
   std::vector<Setting> settings;
 
@@ -53,27 +54,35 @@ class FlatMapReader : public YAML::EventHandler {
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                        YAML::EmitterStyle::value) override {
     refuse_anchor(mark, anchor);
-    if (state_ == State::item) refuse(mark, "a list in a list", "single values");
+    if (state_ == State::item || levels_ > 0) {
+      if (nesting_ == Nested::refused) refuse(mark, "a list in a list", "single values");
+      return begin_nested(mark, "a list of lists");
+    }
     if (state_ != State::value) refuse(mark, "a list", "key: value");
     if (tag != "?") refuse(mark, "the tag " + excerpt(tag), "a list without a tag");
     list_.emplace();
     state_ = State::item;
   }
   void OnSequenceEnd() override {
+    if (levels_ > 0) return end_nested();
     state_ = State::value;
-    add_value({.text = "", .list = std::move(list_)});
+    add_value({.text = "", .list = std::move(list_), .nested = std::exchange(nested_, "")});
   }
   void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                   YAML::EmitterStyle::value) override {
     refuse_anchor(mark, anchor);
     if (state_ != State::root) {
       bool is_value = state_ == State::value || state_ == State::item;
-      refuse(mark, "a map", is_value ? "a single value" : "key: value");
+      if (!is_value || nesting_ == Nested::refused)
+        refuse(mark, "a map", is_value ? "a single value" : "key: value");
+      return begin_nested(mark, state_ == State::value ? "a map" : "a list of maps");
     }
     if (tag != "?") refuse(mark, "the tag " + excerpt(tag), "a map without a tag");
     state_ = State::key;
   }
-  void OnMapEnd() override {}
+  void OnMapEnd() override {
+    if (levels_ > 0) end_nested();
+  }
 
  private:
   enum class State { root, key, value, item };
@@ -91,7 +100,20 @@ class FlatMapReader : public YAML::EventHandler {
     }
   }
 
+  void begin_nested(const YAML::Mark& mark, const char* what) {
+    constexpr int kMostLevels = 8;
+    if (levels_ == kMostLevels)
+      refuse(mark, "more than 8 maps and lists within each other", "key: value");
+    if (levels_++ == 0) nested_ = what;
+  }
+
+  void end_nested() {
+    if (--levels_ == 0 && state_ == State::value)
+      add_value({.text = "", .nested = std::exchange(nested_, "")});
+  }
+
   void add_scalar(const YAML::Mark& mark, Scalar scalar) {
+    if (levels_ > 0) return;
     switch (state_) {
       case State::root:
         if (scalar.style == ScalarStyle::null) return;  // "---" on its own has no keys
@@ -123,6 +145,9 @@ class FlatMapReader : public YAML::EventHandler {
   }
 
   std::string name_;
+  Nested nesting_;
+  int levels_ = 0;  // of a nested value
+  std::string nested_;
   State state_ = State::root;
   int documents_ = 0;
   std::string key_;
@@ -178,7 +203,7 @@ void read_yaml(std::string_view text, const std::string& name, YAML::EventHandle
 
 // The value of a text that may be a YAML scalar or list.
 std::optional<Scalar> parse_value(const std::string& text) {
-  FlatMapReader reader{std::string(kCommandLine)};
+  FlatMapReader reader(std::string(kCommandLine), Nested::refused);
   try {
     read_yaml("value: " + text, std::string(kCommandLine), reader);
   } catch (const ConfigError&) {
@@ -233,8 +258,9 @@ std::vector<std::string> yaml_files(const fs::path& directory) {
   return names;
 }
 
-std::vector<Setting> parse_yaml_settings(std::string_view text, const std::string& name) {
-  FlatMapReader reader(name);
+std::vector<Setting> parse_yaml_settings(std::string_view text, const std::string& name,
+                                         Nested nested) {
+  FlatMapReader reader(name, nested);
   read_yaml(text, name, reader);
   if (reader.settings.empty()) throw ConfigError(name + ": found no keys, expected key: value");
   return std::move(reader.settings);

@@ -1,10 +1,12 @@
 // Reads settings from flat YAML, with one `key: scalar` or `key: [scalar, ...]` on each line, and
 // from `key=value` arguments. Does not know which keys exist.
 //
-// Throws ConfigError with file and line for all other YAML: nested maps and lists, anchors,
-// aliases, merge keys, tags, several documents, and a key that is given twice.
+// Throws ConfigError with file and line for all other YAML: anchors, aliases, merge keys, tags,
+// several documents, a key that is given twice, and nested maps and lists unless they are asked
+// for.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <span>
@@ -21,6 +23,8 @@ struct Scalar {
   ScalarStyle style = ScalarStyle::plain;
   // The items of a list, whose `text` is empty.
   std::optional<std::vector<std::string>> list = std::nullopt;
+  // What is no value here: "a map", "a list of maps", "a list of lists"; "" for what is one.
+  std::string nested = {};
 };
 
 struct Setting {
@@ -32,8 +36,13 @@ struct Setting {
 inline constexpr size_t kMaxConfigBytes = size_t{2} << 20;  // with a long list of tokens
 inline constexpr std::string_view kCommandLine = "command line";
 
+// `kept`: as settings whose values are only named, so that whoever knows the keys says what they
+// are called here.
+enum class Nested : uint8_t { refused, kept };
+
 // `name` is the name of the file in origins and messages.
-std::vector<Setting> parse_yaml_settings(std::string_view text, const std::string& name);
+std::vector<Setting> parse_yaml_settings(std::string_view text, const std::string& name,
+                                         Nested nested = Nested::refused);
 
 // The text of a file, or as much of it as parse_yaml_settings() needs to refuse it for its length.
 // Throws ConfigError if the file cannot be read.

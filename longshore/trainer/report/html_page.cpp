@@ -10,22 +10,6 @@
 #include "longshore/trainer/report/palette.h"
 
 namespace longshore::trainer {
-namespace {
-
-// Line by line, for line feeds are kept.
-std::string printable_lines(const std::string& text) {
-  std::string result;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find_first_of("\n\t", begin), text.size());
-    result += printable(text.substr(begin, end - begin));
-    if (end < text.size()) result += text[end];
-    begin = end + 1;
-  }
-  return result;
-}
-
-}  // namespace
-
 std::string spaced(std::string name) {
   std::ranges::replace(name, '_', ' ');
   return name;

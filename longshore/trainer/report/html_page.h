@@ -9,8 +9,8 @@
 
 namespace longshore::trainer {
 
-// What has a meaning in HTML as its entity, and control characters as base/printable.h has them,
-// other than line feeds and tabs.
+// What has a meaning in HTML as its entity, and control characters as printable_lines() has them
+// (base/printable.h).
 std::string html_escaped(const std::string& text);
 
 // A name as people write it: "validation losses/wiki" of "validation_losses/wiki".

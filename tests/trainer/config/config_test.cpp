@@ -60,7 +60,7 @@ TEST_F(ConfigTest, MessagesSayWhereWhatAndTheNearest) {
   EXPECT_EQ(error("steps: [1]\n"),
             "configs/test.yml:12 steps: found a list, 1, expected an integer from 1 to 1000000000");
   EXPECT_EQ(error("steps: {a: 1}\n"),
-            "configs/test.yml:12 steps: found a map, expected a single value");
+            "configs/test.yml:12 steps: found a map, expected an integer from 1 to 1000000000");
   EXPECT_EQ(error("steps: 1\nseed: 2\nsteps: 1\n"),
             "configs/test.yml:14 steps: found the key again, expected it once; the first is on "
             "line 12");
@@ -110,6 +110,26 @@ TEST_F(ConfigTest, AllFaultsOfKeysAreReportedTogether) {
             "  configs/test.yml:13 steps: found 0, expected an integer from 1 to 1000000000\n"
             "  command line dtype: found float33, expected auto, float32 or bfloat16; nearest: "
             "float32");
+  // Also a model, a base and nested values, as other trainers' files have them.
+  EXPECT_EQ(
+      text_error("model_name: smal\nbase_config: base.yml\ndatasets:\n- path: a\n  type: [b]\n"
+                 "special_tokens: {pad_token: b}\ntraining:\n  steps: 1\nsteps: [[1]]\nseed: x\n"),
+      "configs/test.yml:2 base_config: found base.yml, expected a file beside this one or in "
+      "configs/; leave it out: --help lists the defaults\n"
+      "  configs/test.yml:1 model_name: found smal, expected a model of configs/models: large, "
+      "small; nearest: small\n"
+      "  configs/test.yml:3 datasets: found an unknown key, expected one that --help lists; "
+      "nearest: dataset_path (a list of files: [a.jsonl, b.parquet])\n"
+      "  configs/test.yml:6 special_tokens: found an unknown key, expected one that --help "
+      "lists; leave it out: the tokenizer's folder names them; add_tokens adds others\n"
+      "  configs/test.yml:7 training: found a map, expected key: value, without sections\n"
+      "  configs/test.yml:9 steps: found a list of lists, expected an integer from 1 to "
+      "1000000000\n"
+      "  configs/test.yml:10 seed: found x, expected an integer from 0 to "
+      "9223372036854775807");
+  EXPECT_EQ(text_error("steps: [[[[[[[[[[1]]]]]]]]]]\n"),
+            "configs/test.yml:1 steps: found more than 8 maps and lists within each other, "
+            "expected key: value");
   std::string many;
   for (int i = 0; i < 1000; ++i) many += "key_" + std::to_string(i) + ": 1\n";
   const std::string shown = error(many);

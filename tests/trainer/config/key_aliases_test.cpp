@@ -42,6 +42,10 @@ TEST_F(KeyAliasesTest, SayHowTheirValuesTranslate) {
            {"warmup_steps", "warmup_steps_fraction (those steps, divided by all)"},
            {"lr_scheduler.warmup_steps", "warmup_steps_fraction (those steps, divided by all)"},
            {"lora_target_linear", "lora_targets (true is all-linear)"},
+           {"adapter",
+            "lora_rank (LoRA is a rank above 0; qlora has frozen_weight_dtype: nf4 beside it)"},
+           {"use_tensorboard", "tensorboard_dir (true is a folder, such as runs/tensorboard)"},
+           {"chat_template_jinja", "chat_template (a name or a file)"},
            {"weight_decay",
             "adam_weight_decay (of AdamW; lion_weight_decay and sgd_weight_decay of the others)"},
            {"fp16", "dtype (float16 is not offered; bfloat16 is)"}}) {
@@ -85,6 +89,10 @@ TEST_F(KeyAliasesTest, SayWhyThereIsNoKey) {
         {"assistant_only_loss",
          "leave it out: answers and completions are trained on, prompts are not"},
         {"load_in_4bit", "frozen_weight_dtype: nf4"},
+        {"compile_topology", "leave it out: plan --hardware NAME plans for another machine"},
+        {"memory_estimation.enabled", "leave it out: plan says it"},
+        {"loss_watchdog_patience",
+         "not offered: on_non_finite says what follows a step that is not finite"},
         {"parallelism.tensor_parallel_degree",
          "not offered: devices share data and weights alone"}}) {
     EXPECT_EQ(key_for_other_name(name), "");
