@@ -125,8 +125,9 @@ TEST_F(ConfigTest, AllFaultsOfKeysAreReportedTogether) {
       "  configs/test.yml:7 training: found a map, expected key: value, without sections\n"
       "  configs/test.yml:9 steps: found a list of lists, expected an integer from 1 to "
       "1000000000\n"
-      "  configs/test.yml:10 seed: found x, expected an integer from 0 to "
-      "9223372036854775807");
+      "  configs/test.yml:10 seed: found x, expected an integer of at least 0");
+  EXPECT_THAT(message_of<ConfigError>([&] { load("a.toml"); }),
+              HasSubstr("--config: found a.toml, TOML, expected flat YAML"));
   EXPECT_EQ(text_error("steps: [[[[[[[[[[1]]]]]]]]]]\n"),
             "configs/test.yml:1 steps: found more than 8 maps and lists within each other, "
             "expected key: value");
