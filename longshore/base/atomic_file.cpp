@@ -20,18 +20,26 @@ namespace {
 constexpr size_t kBufferBytes = size_t{1} << 20;
 constexpr int64_t kAheadBytes = int64_t{8} << 20;
 
-// What a link leads to, or the path itself.
-std::filesystem::path target_of(std::filesystem::path path) {
+// What a link leads to, which need not be there yet, or the path itself.
+std::filesystem::path target_of(const std::filesystem::path& path) {
+  constexpr int kMostLinks = 40;  // as Linux has it
+  std::filesystem::path target = path;
   std::error_code error;
-  if (!std::filesystem::is_symlink(path, error)) return path;
-  std::filesystem::path target = std::filesystem::weakly_canonical(path, error);
-  return error ? path : target;
+  for (int links = 0; std::filesystem::is_symlink(target, error); ++links) {
+    if (links == kMostLinks)
+      throw FileError(path_text(path) +
+                      ": found a link that leads to no end, expected the name of a "
+                      "file to write");
+    target = target.parent_path() / std::filesystem::read_symlink(target, error);
+    if (error) throw FileError(path_text(path) + ": cannot follow the link: " + error.message());
+  }
+  return target;
 }
 
 }  // namespace
 
 AtomicFile::AtomicFile(std::filesystem::path path, Links links)
-    : path_(links == Links::followed ? target_of(std::move(path)) : std::move(path)) {
+    : path_(links == Links::followed ? target_of(path) : std::move(path)) {
   // It takes the name's place when it is whole, which nobody wants of a device.
   const int flags = links == Links::followed ? 0 : AT_SYMLINK_NOFOLLOW;
   if (struct stat status;

@@ -13,7 +13,7 @@
 namespace longshore {
 
 // Whether a name may be a link, as a user may make of an output's; then the file that it leads to
-// is replaced. In a folder of others, such as that of a run that is resumed, it may not.
+// is written, be it there or not. In a folder of others, such as a resumed run's, it may not.
 enum class Links { followed, refused };
 
 // A file that is written next to its final name and then renamed: any number of appends, then

@@ -42,6 +42,26 @@ TEST(AtomicFile, TakesTheNameOfAFileAlone) {
   EXPECT_EQ(temporary.file_count(), 3u);
 }
 
+TEST(AtomicFile, MakesWhatALinkLeadsTo) {
+  TemporaryFolder temporary;
+  std::filesystem::create_directory(temporary / "other");
+  std::filesystem::create_symlink("other/second", temporary / "first");
+  std::filesystem::create_symlink("target", temporary / "other/second");
+  write_file(temporary / "first", "text");
+  EXPECT_TRUE(std::filesystem::is_symlink(temporary / "first"));
+  EXPECT_TRUE(std::filesystem::is_symlink(temporary / "other/second"));
+  EXPECT_EQ(data::read_file(temporary / "other/target"), "text");
+
+  std::filesystem::create_symlink("nowhere/target", temporary / "lost");
+  EXPECT_THROW(write_file(temporary / "lost", "text"), FileError);
+  EXPECT_TRUE(std::filesystem::is_symlink(temporary / "lost"));
+  std::filesystem::create_symlink("circle", temporary / "circle");
+  EXPECT_EQ(message_of<FileError>([&] { write_file(temporary / "circle", "text"); }),
+            (temporary / "circle").string() +
+                ": found a link that leads to no end, expected the name of a file to write");
+  EXPECT_TRUE(std::filesystem::is_symlink(temporary / "circle"));
+}
+
 // Processes of two containers may have the same number.
 TEST(AtomicFile, SharesItsPartialNameWithNoOther) {
   TemporaryFolder temporary;

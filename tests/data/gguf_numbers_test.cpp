@@ -108,7 +108,12 @@ TEST(GgufNumbers, RefusesWhatATypeCannotHold) {
   for (const float value : {infinity, -infinity, std::nanf("")})
     EXPECT_THAT(message(GgufType::q8_0, value),
                 testing::AllOf(HasSubstr("\"a.weight\""), HasSubstr("expected finite values")));
-  EXPECT_THAT(message(GgufType::q8_0, 1e8F), HasSubstr("\"a.weight\""));
+  EXPECT_EQ(
+      message(GgufType::q8_0, -1e8F),
+      "tensor \"a.weight\": found 1e+08, expected values of at most 8319008 in size for Q8_0");
+  EXPECT_EQ(message(GgufType::q8_0, 8.32e6F).find("found 8320000"), 19);
+  std::vector<float> most(32, 127 * 65504.F);
+  EXPECT_EQ(GgufNumbers("a", GgufType::q8_0).convert(most)[1], std::byte{0x7b});
   // What is infinite stays so.
   EXPECT_EQ(GgufNumbers("a", GgufType::float16).convert(std::vector{infinity})[1], std::byte{0x7c});
 }

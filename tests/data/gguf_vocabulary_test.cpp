@@ -25,7 +25,7 @@ std::map<std::string, GgufValue> entries(const json& tokenizer, int64_t size,
                                          const char* character_bpe = "llama") {
   std::map<std::string, GgufValue> values;
   for (const GgufEntry& entry :
-       gguf_vocabulary(tokenizer.dump(), {.size = size, .character_bpe = character_bpe}))
+       gguf_vocabulary(tokenizer.dump(), {.size = size, .character_bpe = character_bpe}).entries)
     values[entry.key.substr(std::string("tokenizer.ggml.").size())] = entry.value;
   return values;
 }
@@ -125,6 +125,14 @@ TEST(GgufVocabulary, SpecialTokensBeyondTheVocabularyAreLeftOutAndOthersRefused)
   const auto size = static_cast<int64_t>(tokenizer["model"]["vocab"].size());
   tokenizer["added_tokens"].push_back({{"id", 400}, {"content", "<far>"}, {"special", true}});
   EXPECT_EQ(get<Texts>(entries(tokenizer, 400), "tokens").size(), 400u);
+  const std::vector<AddedToken> left_out =
+      gguf_vocabulary(tokenizer.dump(), {.size = 400}).left_out;
+  ASSERT_EQ(left_out.size(), 1u);
+  EXPECT_EQ(left_out[0].content, "<far>");
+  EXPECT_TRUE(gguf_vocabulary(tokenizer.dump(), {.size = 401}).left_out.empty());
+  json used = tokenizer;
+  used["model"]["unk_token"] = "<far>";
+  EXPECT_THAT(refusal(used, 400), HasSubstr("\"<far>\" of id 400, expected ids below the 400"));
   tokenizer["added_tokens"].back()["special"] = false;
   EXPECT_THAT(refusal(tokenizer, 400),
               HasSubstr("\"<far>\" of id 400, expected ids below the 400"));
@@ -134,15 +142,16 @@ TEST(GgufVocabulary, SpecialTokensBeyondTheVocabularyAreLeftOutAndOthersRefused)
 TEST(GgufVocabulary, RefusesWhatLlamaCppWouldReadOtherwise) {
   json split = golden("bytelevel_bpe_llama3");
   split["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = "\\p{L}+|\\s+";
-  EXPECT_THAT(refusal(split, 1000), testing::AllOf(HasSubstr("pre_tokenizer: found"),
-                                                   HasSubstr("llama-bpe, dbrx, qwen2")));
+  EXPECT_THAT(refusal(split, 1000),
+              testing::AllOf(HasSubstr(R"(pre_tokenizer: found Split at "\\p{L}+|\\s+")"),
+                             HasSubstr("llama-bpe, dbrx, qwen2")));
   json lower = golden("bytelevel_bpe_qwen");
   lower["normalizer"] = {{"type", "Lowercase"}};
-  EXPECT_THAT(refusal(lower, 1000), HasSubstr("normalizer: found a step"));
+  EXPECT_THAT(refusal(lower, 1000), HasSubstr("normalizer: found Lowercase, which"));
   json stripped = golden("llama2_bpe");
   stripped["normalizer"]["normalizers"].push_back(
       {{"type", "Strip"}, {"strip_left", true}, {"strip_right", true}});
-  EXPECT_THAT(refusal(stripped, 1000), HasSubstr("normalizer: found a step"));
+  EXPECT_THAT(refusal(stripped, 1000), HasSubstr("normalizer: found Strip, which"));
   json spaces = golden("llama2_bpe");
   spaces["normalizer"] = nullptr;
   EXPECT_THAT(refusal(spaces, 1000), HasSubstr("replaces spaces"));

@@ -1,6 +1,8 @@
 #include "longshore/data/gguf/gguf_numbers.h"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -14,6 +16,14 @@ namespace {
 
 constexpr size_t kBlock = 32;
 constexpr float kMost = 127;
+constexpr float kMostScale = 65504;  // of float16
+// What is less is rounded to that.
+constexpr float kTooLargeScale = 65520;
+
+std::string text_of(float value) {
+  std::array<char, 32> text{};
+  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
+}
 
 // Throws where a finite value becomes infinite.
 void narrow(const std::string& tensor, std::span<const float> values, SafetensorsDtype dtype,
@@ -36,10 +46,13 @@ void quantize_q8_0(std::span<const float> values, std::span<std::byte> to) {
     float largest = 0;
     for (const float value : in_block) {
       if (!std::isfinite(value))
-        throw DataError("found " + std::to_string(value) + ", expected finite values for Q8_0");
+        throw DataError("found " + text_of(value) + ", expected finite values for Q8_0");
       largest = std::max(largest, std::fabs(value));
     }
     scales.push_back(largest / kMost);
+    if (scales.back() >= kTooLargeScale)
+      throw DataError("found " + text_of(largest) + ", expected values of at most " +
+                      text_of(kMost * kMostScale) + " in size for Q8_0");
     // Infinite for the least of subnormal scales, which float16 has as 0.
     const float by = 1 / scales.back();
     std::byte* const out = to.data() + block * block_size + sizeof(uint16_t);
@@ -48,7 +61,7 @@ void quantize_q8_0(std::span<const float> values, std::span<std::byte> to) {
           static_cast<int8_t>(std::isfinite(by) ? std::round(in_block[i] * by) : 0.0F));
   }
   std::vector<std::byte> narrowed(scales.size() * sizeof(uint16_t));
-  narrow("its scales", scales, SafetensorsDtype::float16, narrowed);
+  narrow("", scales, SafetensorsDtype::float16, narrowed);
   for (size_t block = 0; block < scales.size(); ++block)
     std::memcpy(to.data() + block * block_size, narrowed.data() + block * sizeof(uint16_t),
                 sizeof(uint16_t));

@@ -58,14 +58,42 @@ std::optional<std::string> expression_of(const PreTokenizerStep& step) {
   return std::nullopt;
 }
 
+// A step as messages name it: its type in a tokenizer.json, and the expression.
+std::string described(const PreTokenizerStep& step) {
+  if (std::holds_alternative<Metaspace>(step)) return "Metaspace";
+  if (std::holds_alternative<PrefixSpace>(step)) return "ByteLevel with add_prefix_space";
+  const auto* text = std::get_if<std::string>(&std::get<Split>(step).pattern);
+  if (text) return "Split at " + in_quotes(*text);
+  return expression_of(step) ? "Digits" : "a step that splits at kinds of characters";
+}
+
+std::string described(const NormalizerStep& step) {
+  static constexpr const char* kForms[] = {"NFC", "NFD", "NFKC", "NFKD"};
+  if (const auto* form = std::get_if<UnicodeForm>(&step)) return kForms[static_cast<size_t>(*form)];
+  if (const auto* prepend = std::get_if<Prepend>(&step))
+    return "Prepend of " + in_quotes(prepend->text);
+  if (const auto* replace = std::get_if<Replace>(&step)) {
+    const auto* from = std::get_if<std::string>(&replace->from);
+    return "Replace of " + (from ? in_quotes(*from) : "an expression") + " by " +
+           in_quotes(replace->to);
+  }
+  if (std::holds_alternative<Lowercase>(step)) return "Lowercase";
+  if (std::holds_alternative<StripAccents>(step)) return "StripAccents";
+  return std::holds_alternative<Strip>(step) ? "Strip" : "Precompiled";
+}
+
 std::string name_of_split(const TokenizerJson& tokenizer, bool ignores_merges) {
   std::vector<std::string> expressions;
+  std::string steps;
   bool is_known = tokenizer.byte_splits.empty();
   for (const PreTokenizerStep& step : tokenizer.pre_tokenizer) {
     const std::optional<std::string> expression = expression_of(step);
     is_known = is_known && expression.has_value();
     expressions.push_back(expression.value_or(""));
+    steps += (steps.empty() ? "" : ", ") + described(step);
   }
+  if (!tokenizer.byte_splits.empty())
+    steps += (steps.empty() ? "" : ", ") + std::string("ByteLevel");
   // Where all pairs that make a token are merged, it is the same whether merges are ignored.
   const KnownSplit* found = nullptr;
   for (const KnownSplit& split : known_splits())
@@ -76,9 +104,7 @@ std::string name_of_split(const TokenizerJson& tokenizer, bool ignores_merges) {
   std::string names;
   for (const KnownSplit& split : known_splits())
     names += (names.empty() ? "" : ", ") + std::string(split.name);
-  throw DataError("pre_tokenizer: found " +
-                  (expressions.empty() ? "none" : excerpt(expressions.front())) +
-                  (expressions.size() > 1 ? " and further steps" : "") +
+  throw DataError("pre_tokenizer: found " + (steps.empty() ? "none" : steps) +
                   ", expected one that llama.cpp has a name for: " + names);
 }
 
@@ -95,15 +121,16 @@ bool adds_space(const TokenizerJson& tokenizer) {
       has_spaces = true;
     else
       throw DataError(
-          "normalizer: found a step that llama.cpp has no equal of, expected at most Prepend and "
-          "Replace of a space by \"\u2581\"");
+          "normalizer: found " + described(step) +
+          ", which llama.cpp has no equal of, expected at most Prepend and Replace of a "
+          "space by \"\u2581\"");
   }
   for (const PreTokenizerStep& step : tokenizer.pre_tokenizer) {
     const auto* metaspace = std::get_if<Metaspace>(&step);
     if (!metaspace || metaspace->replacement != kSpace)
-      throw DataError(
-          "pre_tokenizer: found a step that llama.cpp has no equal of, expected none, or Metaspace "
-          "with \"\u2581\"");
+      throw DataError("pre_tokenizer: found " + described(step) +
+                      ", which llama.cpp has no equal of, expected none, or Metaspace with "
+                      "\"\u2581\"");
     has_spaces = true;
     adds = adds || metaspace->prepend != Metaspace::Prepend::never;
   }
@@ -116,8 +143,8 @@ void expect_known_normalizer(const TokenizerJson& tokenizer) {
   for (const NormalizerStep& step : tokenizer.normalizer) {
     const auto* form = std::get_if<UnicodeForm>(&step);
     if (!form || *form != UnicodeForm::nfc)
-      throw DataError(
-          "normalizer: found a step that llama.cpp has no equal of, expected none or NFC");
+      throw DataError("normalizer: found " + described(step) +
+                      ", which llama.cpp has no equal of, expected none or NFC");
   }
 }
 
@@ -154,10 +181,11 @@ class Vocabulary {
     if (model.unknown_token >= 0 && model.alphabet == BpeModel::Alphabet::characters)
       if (const auto id = static_cast<size_t>(model.unknown_token); id < size_)
         types_[id] = unknown;
-    expect_ordinary_within();
+    find_left_out();
   }
 
   const std::vector<int32_t>& types() const { return types_; }
+  const std::vector<AddedToken>& left_out() const { return left_out_; }
 
   // Each once, none empty, or llama.cpp ends the program.
   std::vector<std::string> tokens() const {
@@ -209,12 +237,17 @@ class Vocabulary {
         types_[id] = token.special ? control : user_defined;
   }
 
-  void expect_ordinary_within() const {
-    std::unordered_set<size_t> special;
+  // Special tokens that only a text may have can be left out, as no text for this model has them.
+  void find_left_out() {
+    std::unordered_set<size_t> dispensable;
     for (const AddedToken& token : tokenizer_.added_tokens)
-      if (token.special) special.insert(static_cast<size_t>(token.id));
+      if (token.special && static_cast<size_t>(token.id) >= size_ &&
+          token.id != tokenizer_.bos_id && token.id != tokenizer_.eos_id &&
+          token.id != model_.unknown_token &&
+          dispensable.insert(static_cast<size_t>(token.id)).second)
+        left_out_.push_back(token);
     for (size_t id = size_; id < tokenizer_.spelled.size(); ++id)
-      if (!tokenizer_.spelled[id].empty() && !special.contains(id))
+      if (!tokenizer_.spelled[id].empty() && !dispensable.contains(id))
         throw DataError("found a token " + in_quotes(tokenizer_.spelled[id]) + " of id " +
                         std::to_string(id) + ", expected ids below the " + std::to_string(size_) +
                         " of the model's vocabulary");
@@ -233,14 +266,14 @@ class Vocabulary {
   const BpeModel& model_;
   size_t size_;
   std::vector<int32_t> types_;
+  std::vector<AddedToken> left_out_;
 };
 
-std::vector<GgufEntry> vocabulary(const TokenizerJson& tokenizer,
-                                  const GgufVocabularyOptions& options) {
+GgufVocabulary vocabulary(const TokenizerJson& tokenizer, const GgufVocabularyOptions& options) {
   const auto* model = std::get_if<BpeModel>(&tokenizer.model);
   if (!model)
     throw DataError(
-        "model/type: found Unigram, expected BPE, which models that llama.cpp runs have");
+        "model/type: found Unigram, expected BPE, which the models that are converted have");
   const Vocabulary vocabulary(tokenizer, *model, options.size);
   const bool is_byte_level = model->alphabet == BpeModel::Alphabet::bytes;
   const std::string kind = is_byte_level ? "gpt2" : std::string(options.character_bpe);
@@ -264,13 +297,13 @@ std::vector<GgufEntry> vocabulary(const TokenizerJson& tokenizer,
     add("unknown_token_id", static_cast<uint32_t>(model->unknown_token));
   add("add_bos_token", tokenizer.bos_id >= 0);
   add("add_eos_token", tokenizer.eos_id >= 0);
-  return entries;
+  return {std::move(entries), vocabulary.left_out()};
 }
 
 }  // namespace
 
-std::vector<GgufEntry> gguf_vocabulary(std::string_view tokenizer_json,
-                                       const GgufVocabularyOptions& options) {
+GgufVocabulary gguf_vocabulary(std::string_view tokenizer_json,
+                               const GgufVocabularyOptions& options) {
   return vocabulary(parse_tokenizer_json(tokenizer_json), options);
 }
 

@@ -286,6 +286,20 @@ json decoder(const SentencePiece& model) {
 
 }  // namespace
 
+const char* sentencepiece_model_type(std::string_view bytes) {
+  switch (read_model(bytes).type) {
+    case ModelType::unigram:
+      return "Unigram";
+    case ModelType::bpe:
+      return "BPE";
+    case ModelType::word:
+      return "word";
+    case ModelType::character:
+      return "char";
+  }
+  return "unknown";
+}
+
 std::string tokenizer_json_of_sentencepiece(std::string_view bytes,
                                             std::span<const std::string> chat_tokens) {
   const SentencePiece model = read_model(bytes);

@@ -8,6 +8,10 @@
 
 namespace longshore::data {
 
+// How the model of these bytes, which a Tokenizer has read, cuts texts: "Unigram", "BPE", "word" or
+// "char".
+const char* sentencepiece_model_type(std::string_view model);
+
 // The tokenizer.json that gives a text the ids that sentencepiece gives it with `model`, the bytes
 // of a tokenizer.model that a Tokenizer has read; "" for a model of whole words, which that format
 // has no equal of. As with any tokenizer.json, control tokens that are spelled in a text are

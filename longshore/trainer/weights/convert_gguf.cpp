@@ -69,6 +69,16 @@ uint32_t file_type(std::span<const GgufTensorInfo> tensors) {
   throw InternalError("no such type of GGUF");
 }
 
+// What make() gives; a DataError of its has the file before it.
+template <class Make>
+auto of_file(const fs::path& file, Make make) {
+  try {
+    return make();
+  } catch (const DataError& error) {
+    throw DataError(path_text(file) + ": " + error.what());
+  }
+}
+
 std::vector<GgufEntry> general_entries(const models::DecoderConfig& model, const char* type,
                                        const fs::path& source,
                                        std::span<const GgufTensorInfo> tensors) {
@@ -124,7 +134,9 @@ std::string write_adapter(const GgufConversion& conversion, const SourceModel& s
   for (size_t i = 0; i < infos.size(); ++i) {
     expect_to_go_on(conversion.to);
     data::GgufNumbers numbers(infos[i].name, infos[i].type);
-    writer.append(infos[i].name, numbers.convert(adapter.values(i)));
+    const std::vector<float> values = adapter.values(i);
+    writer.append(infos[i].name,
+                  of_file(source.adapter(), [&] { return numbers.convert(values); }));
   }
   writer.finish();
   return summary(conversion.to, infos) + "; the adapter of " + path_text(source.adapter()) +
@@ -156,8 +168,10 @@ std::string write_model(const GgufConversion& conversion, const SourceModel& sou
                      tensor.shape});
   }
   std::vector<GgufEntry> entries = general_entries(model, "model", source.folder(), infos);
-  add(gguf_hyperparameters(model), entries);
-  add(gguf_text(source), entries);
+  add(of_file(source.folder() / kHfConfigFile, [&] { return gguf_hyperparameters(model); }),
+      entries);
+  GgufText text = gguf_text(source);
+  add(std::move(text.entries), entries);
 
   std::optional<MergedWeights> merge;
   if (!source.adapter().empty()) merge.emplace(source.adapter(), model, source.layout(), weights);
@@ -177,7 +191,8 @@ std::string write_model(const GgufConversion& conversion, const SourceModel& sou
         },
         [&](std::span<const float> values) {
           expect_to_go_on(conversion.to);
-          writer.append(infos[i].name, numbers.convert(values));
+          writer.append(infos[i].name,
+                        of_file(source.folder(), [&] { return numbers.convert(values); }));
         });
   }
   writer.finish();
@@ -186,7 +201,8 @@ std::string write_model(const GgufConversion& conversion, const SourceModel& sou
   if (merge && source.frozen())
     said += fmt::format("; frozen weights are what {} made of them", name(source.frozen()->format));
   said += notes(model);
-  for (const std::string& more : {unknown_keys_text(source.config()), weights.left_out_text()})
+  for (const std::string& more :
+       {text.left_out, unknown_keys_text(source.config()), weights.left_out_text()})
     if (!more.empty()) said += "; " + more;
   return said;
 }
@@ -204,16 +220,14 @@ std::string convert_to_gguf(const GgufConversion& conversion) {
   const SourceModel source(conversion.source);
   require_no_input(conversion.to, input_files(source));
   const models::DecoderConfig& model = source.config().decoder;
-  try {
+  if (conversion.adapter_only && source.adapter().empty())
+    throw ConfigError("--adapter-only: found no adapter beside " + path_text(source.folder()) +
+                      ", expected --adapter, or a run that trained one");
+  const std::vector<GgufTensor> tensors = of_file(source.folder() / kHfConfigFile, [&] {
     require_gguf_model(model);
-  } catch (const DataError& error) {
-    throw DataError(path_text(source.folder()) + ": " + error.what());
-  }
-  const std::vector<GgufTensor> tensors = gguf_tensors(model, source.layout());
+    return gguf_tensors(model, source.layout());
+  });
   if (!conversion.adapter_only) return write_model(conversion, source, tensors);
-  if (source.adapter().empty())
-    throw DataError(path_text(source.folder()) +
-                    ": has no adapter to be written alone, expected --adapter, or a run with one");
   return write_adapter(conversion, source, tensors);
 }
 

@@ -25,9 +25,11 @@ struct GgufConversion {
 // of scores that it has no key for. The same model and type give the same bytes. Memory: see
 // GgufTensor; of an adapter A and B of one weight; and the tokenizer.
 //
-// Throws what SourceModel, require_gguf_model, gguf_text and data::GgufNumbers throw; a ConfigError
-// where `to` is a file of the model; and a DataError for what an adapter file cannot hold: DoRA's
-// magnitudes, and embeddings, heads and rows of tokens that train beside it.
+// Throws what SourceModel, require_gguf_model, gguf_hyperparameters, gguf_text and
+// data::GgufNumbers throw, with the file or folder before it; a ConfigError where `to` is a file of
+// the model, and where there is no adapter to be written alone; and a DataError for what an adapter
+// file cannot hold: DoRA's magnitudes, and embeddings, heads and rows of tokens that train beside
+// it.
 std::string convert_to_gguf(const GgufConversion& conversion);
 
 }  // namespace longshore::trainer

@@ -6,6 +6,7 @@
 #include "longshore/base/error.h"
 #include "longshore/base/printable.h"
 #include "longshore/base/problem_list.h"
+#include "longshore/trainer/weights/gguf_metadata.h"
 
 namespace longshore::trainer {
 namespace {
@@ -23,7 +24,7 @@ bool is_swapped(const GgufTensor& tensor) {
 GgufAdapter::GgufAdapter(const std::filesystem::path& adapter,
                          const offload::ParameterLayout& layout,
                          std::span<const GgufTensor> tensors)
-    : layout_(layout), adapter_(adapter, layout) {
+    : folder_(adapter), layout_(layout), adapter_(adapter, layout) {
   std::set<std::string> held;
   for (const GgufTensor& tensor : tensors) {
     if (tensor.parts.empty() || !tensor.parts[0]->weight.adapter) continue;
@@ -54,6 +55,7 @@ GgufAdapter::GgufAdapter(const std::filesystem::path& adapter,
                     "into the model:\n  " +
                     beyond.text());
   if (alpha_ == 0) alpha_ = 1;
+  gguf_number(path_text(adapter / "adapter_config.json") + ": lora_alpha", alpha_);
 }
 
 const Parameter& GgufAdapter::named(const std::string& name) const {
@@ -87,7 +89,14 @@ std::vector<float> GgufAdapter::values(size_t number) const {
   const double scale = tensor.parts[0]->weight.adapter->scale * tensor.factor;
   constexpr double kRounding = 1e-9;
   if (const double by = scale * static_cast<double>(rank) / alpha_; std::abs(by - 1) > kRounding)
-    for (float& value : values) value = static_cast<float>(value * by);
+    for (float& value : values) {
+      const bool was_finite = std::isfinite(value);
+      value = static_cast<float>(value * by);
+      if (was_finite && !std::isfinite(value))
+        throw DataError(path_text(folder_) + ": tensor " + in_quotes(tensors_[number].name) +
+                        ": found values beyond what float32 can hold, once they are scaled; "
+                        "expected it to be merged into the model");
+    }
   return values;
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numbers>
 #include <optional>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "longshore/base/error.h"
 #include "longshore/base/printable.h"
 #include "longshore/base/problem_list.h"
+#include "longshore/base/text.h"
 #include "longshore/data/files/small_file.h"
 #include "longshore/data/gguf/gguf_vocabulary.h"
 #include "longshore/data/tokenizers/sentencepiece_json.h"
@@ -46,10 +48,18 @@ bool any(const std::vector<bool>& layers) {
   return std::ranges::find(layers, true) != layers.end();
 }
 
+constexpr std::string_view kRopeFactor = "rope_scaling/factor";
+
 double score_scale(const DecoderConfig& model) {
   if (model.family->layer.unscaled_scores) return 1;
   return model.attention_multiplier.value_or(
       1 / std::sqrt(model.query_pre_attn_scalar.value_or(static_cast<double>(model.head_dim))));
+}
+
+// In full, or rounded to it.
+bool fits_float32(double number) {
+  return std::abs(number) >= std::numeric_limits<float>::min() &&
+         std::abs(number) <= std::numeric_limits<float>::max();
 }
 
 // Families of which a file can say it.
@@ -167,7 +177,10 @@ class Entries {
     entries_.push_back({prefix_ + key, std::move(value)});
   }
   void add_count(const std::string& key, int64_t count) { add(key, static_cast<uint32_t>(count)); }
-  void add_number(const std::string& key, double number) { add(key, static_cast<float>(number)); }
+  // `said_by` is the key of config.json.
+  void add_number(const std::string& key, std::string_view said_by, double number) {
+    add(key, gguf_number(said_by, number));
+  }
   // One where it is the same for all layers.
   void add_counts(const std::string& key, const std::vector<int32_t>& counts) {
     if (std::ranges::count(counts, counts[0]) == std::ssize(counts))
@@ -183,6 +196,12 @@ class Entries {
   std::vector<GgufEntry> entries_;
 };
 
+// A field of the model under the file's key.
+void add_field(const DecoderConfig& model, const models::Field& field, const std::string& key,
+               Entries& entries) {
+  entries.add_number(key, hf_key(*model.family, field), value(field, model));
+}
+
 void add_attention(const DecoderConfig& model, const GgufFamily& family, Entries& entries) {
   std::vector<int32_t> heads, mlps;
   for (int64_t layer = 0; layer < model.layers; ++layer) {
@@ -195,10 +214,14 @@ void add_attention(const DecoderConfig& model, const GgufFamily& family, Entries
   const int64_t dim = head_dim(model, false), window_dim = head_dim(model, true);
   entries.add_count("attention.key_length", dim);
   entries.add_count("attention.value_length", dim);
-  entries.add_number("attention.layer_norm_rms_epsilon", model.norm_epsilon);
-  if (says_score_scale(model)) entries.add_number("attention.scale", score_scale(model));
-  if (model.attention_cap > 0) entries.add_number("attn_logit_softcapping", model.attention_cap);
-  if (model.logits_cap > 0) entries.add_number("final_logit_softcapping", model.logits_cap);
+  add_field(model, models::kNormEpsilon, "attention.layer_norm_rms_epsilon", entries);
+  if (says_score_scale(model))
+    entries.add_number("attention.scale", hf_key(*model.family, models::kAttentionMultiplier),
+                       score_scale(model));
+  if (model.attention_cap > 0)
+    add_field(model, models::kAttentionCap, "attn_logit_softcapping", entries);
+  if (model.logits_cap > 0)
+    add_field(model, models::kLogitsCap, "final_logit_softcapping", entries);
   const std::vector<bool> windowed = windows(model);
   if (!knows_windows(family) || !any(windowed)) return;
   entries.add_count("attention.sliding_window", model.window);
@@ -208,15 +231,16 @@ void add_attention(const DecoderConfig& model, const GgufFamily& family, Entries
     entries.add_count("attention.value_length_swa", window_dim);
     entries.add_count("rope.dimension_count_swa", rotary_dim(model, true));
   }
-  if (model.window_rope_base) entries.add_number("rope.freq_base_swa", *model.window_rope_base);
+  if (model.window_rope_base)
+    add_field(model, models::kWindowRopeBase, "rope.freq_base_swa", entries);
 }
 
 void add_rope(const DecoderConfig& model, const GgufFamily& family, Entries& entries) {
   entries.add_count("rope.dimension_count", rotary_dim(model, false));
-  entries.add_number("rope.freq_base", model.rope_base);
+  add_field(model, models::kRopeBase, "rope.freq_base", entries);
   auto add_scaling = [&](const char* type, double factor) {
     entries.add("rope.scaling.type", std::string(type));
-    entries.add_number("rope.scaling.factor", factor);
+    entries.add_number("rope.scaling.factor", kRopeFactor, factor);
   };
   if (const auto* linear = std::get_if<models::LinearRopeScaling>(&model.rope_scaling))
     add_scaling("linear", linear->factor);
@@ -224,15 +248,15 @@ void add_rope(const DecoderConfig& model, const GgufFamily& family, Entries& ent
     add_scaling("yarn", yarn->factor);
     entries.add_count("rope.scaling.original_context_length",
                       std::llround(yarn->original_max_position_embeddings));
-    entries.add_number("rope.scaling.attn_factor",
+    entries.add_number("rope.scaling.attn_factor", "rope_scaling/attention_factor",
                        yarn->attention_factor / yarn_attention_factor_there(*yarn));
     if (family.reads_yarn_betas) {
-      entries.add_number("rope.scaling.yarn_beta_fast", yarn->beta_fast);
-      entries.add_number("rope.scaling.yarn_beta_slow", yarn->beta_slow);
+      entries.add_number("rope.scaling.yarn_beta_fast", "rope_scaling/beta_fast", yarn->beta_fast);
+      entries.add_number("rope.scaling.yarn_beta_slow", "rope_scaling/beta_slow", yarn->beta_slow);
     }
   }
   if (model.temperature_beta > 0)
-    entries.add_number("attention.temperature_scale", model.temperature_beta);
+    add_field(model, models::kTemperatureBeta, "attention.temperature_scale", entries);
 }
 
 void add_experts(const DecoderConfig& model, Entries& entries) {
@@ -246,19 +270,95 @@ void add_experts(const DecoderConfig& model, Entries& entries) {
 
 // --- texts
 
-// The text of the tokenizer.json that the tokenizer is, or would be.
-std::string tokenizer_json(const SourceModel::Text& text) {
+// The text of the tokenizer.json that the tokenizer, whose file has `bytes`, is, or would be.
+std::string tokenizer_json(const SourceModel::Text& text, std::string bytes) {
   const data::Tokenizer& tokenizer = *text.tokenizer;
   if (!tokenizer.extended_json().empty()) return tokenizer.extended_json();
-  std::string bytes = data::read_small_file(tokenizer.path(), kMostMib);
   if (!tokenizer.is_sentencepiece()) return bytes;
+  if (const std::string_view type = data::sentencepiece_model_type(bytes);
+      type != "BPE" && type != "char")
+    throw DataError(
+        fmt::format("found a sentencepiece model of type {}, expected BPE or char, "
+                    "of which alone files for llama.cpp are made",
+                    type));
   const std::vector<std::string> chat_tokens = text.chat_template
                                                    ? text.chat_template->special_tokens(tokenizer)
                                                    : std::vector<std::string>();
-  std::string json = data::tokenizer_json_of_sentencepiece(bytes, chat_tokens);
-  if (json.empty()) throw DataError("found a model of whole words, expected BPE");
-  return json;
+  return data::tokenizer_json_of_sentencepiece(bytes, chat_tokens);
 }
+
+data::GgufVocabulary vocabulary(const SourceModel::Text& text, const DecoderConfig& model) {
+  const data::Tokenizer& tokenizer = *text.tokenizer;
+  std::string bytes = data::read_small_file(tokenizer.path(), kMostMib);
+  try {
+    return data::gguf_vocabulary(
+        tokenizer_json(text, std::move(bytes)),
+        {.size = model.vocabulary, .character_bpe = gguf_family(model).character_bpe});
+  } catch (const DataError& error) {
+    throw DataError(path_text(tokenizer.path()) + ": " + error.what());
+  }
+}
+
+// What is to be said of tokens that the model has no rows for.
+std::string left_out_text(std::span<const data::AddedToken> tokens, int64_t vocabulary) {
+  constexpr size_t kMostNamed = 3;
+  if (tokens.empty()) return "";
+  std::vector<std::string> named;
+  for (const data::AddedToken& token : tokens.first(std::min(tokens.size(), kMostNamed)))
+    named.push_back(fmt::format("{} of id {}", in_quotes(token.content), token.id));
+  if (tokens.size() > kMostNamed) named.push_back("...");
+  return fmt::format("left out {} beyond the {} of the model's vocabulary: {}",
+                     plural(std::ssize(tokens), "special token"), vocabulary, join(named));
+}
+
+// The tokens that begin and end texts, and those that say so.
+class SpecialIds {
+ public:
+  SpecialIds(const SourceModel& source, const data::Tokenizer& tokenizer)
+      : source_(source), tokenizer_(tokenizer) {
+    try {
+      of_configs_ = text_end_ids(source.files());
+    } catch (const DataError& error) {  // which begins with the file
+      throw DataError(path_text(source.folder() / "") + error.what());
+    }
+  }
+
+  // -1 where there is none.
+  int32_t bos() const {
+    const int32_t id = tokenizer_.bos_id();
+    if (id >= 0 || of_configs_.bos.empty()) return within("bos_token", id, id);
+    return within("bos_token", of_configs_.bos[0], id);
+  }
+
+  // The tokenizer's first.
+  std::vector<int32_t> eos() const {
+    std::vector<int32_t> ids = of_configs_.eos;
+    const int32_t first = tokenizer_.eos_id();
+    if (first >= 0) {
+      std::erase(ids, first);
+      ids.insert(ids.begin(), first);
+    }
+    for (const int32_t id : ids) within("eos_token", id, first);
+    return ids;
+  }
+
+ private:
+  int32_t within(const char* name, int32_t id, int32_t of_tokenizer) const {
+    const int64_t size = source_.config().decoder.vocabulary;
+    if (id < size) return id;
+    const std::string expected =
+        fmt::format(" of id {}, expected ids below the {} of the model's vocabulary", id, size);
+    if (id == of_tokenizer)
+      throw DataError(fmt::format("{}: {}: found {}{}", path_text(tokenizer_.path()), name,
+                                  in_quotes(tokenizer_.spelling(id)), expected));
+    throw DataError(fmt::format("{}: {}_id of generation_config.json or config.json: found one{}",
+                                path_text(source_.folder()), name, expected));
+  }
+
+  const SourceModel& source_;
+  const data::Tokenizer& tokenizer_;
+  TextEndIds of_configs_;
+};
 
 }  // namespace
 
@@ -296,13 +396,20 @@ double gguf_query_factor(const DecoderConfig& model) {
   const auto divided_by =
       static_cast<double>(by_width ? model.width / model.query_heads : model.head_dim);
   const double scale = score_scale(model);
-  return scale == 1 / std::sqrt(divided_by) ? 1 : scale * std::sqrt(divided_by);
+  if (scale == 1 / std::sqrt(divided_by)) return 1;
+  const double factor = scale * std::sqrt(divided_by);
+  if (!fits_float32(factor))
+    throw DataError(fmt::format(
+        "{}: found {}, expected one whose root float32 can hold, as queries are divided by it",
+        hf_key(*model.family, models::kQueryPreAttnScalar), model.query_pre_attn_scalar.value()));
+  return factor;
 }
 
 std::vector<float> gguf_rope_factors(const DecoderConfig& model) {
   const int64_t pairs = rotary_dim(model, false) / 2;
   std::vector<float> factors;
   if (const auto* llama3 = std::get_if<models::Llama3RopeScaling>(&model.rope_scaling)) {
+    gguf_number(kRopeFactor, llama3->factor);
     for (int64_t i = 0; i < pairs; ++i) {
       const double frequency =
           std::pow(model.rope_base, -static_cast<double>(i) / static_cast<double>(pairs));
@@ -317,10 +424,18 @@ std::vector<float> gguf_rope_factors(const DecoderConfig& model) {
   if (const auto* some = std::get_if<models::ProportionalRopeScaling>(&model.rope_scaling)) {
     constexpr float kNever = 1e30F;  // turns nothing within any text
     const auto turned = static_cast<int64_t>(some->turned * static_cast<double>(pairs));
-    factors.assign(static_cast<size_t>(turned), static_cast<float>(some->factor));
+    factors.assign(static_cast<size_t>(turned), gguf_number(kRopeFactor, some->factor));
     factors.resize(static_cast<size_t>(pairs), kNever);
   }
   return factors;
+}
+
+float gguf_number(std::string_view key, double number) {
+  if (number != 0 && !fits_float32(number))
+    throw DataError(
+        fmt::format("{}: found {}, expected 0, or from {:.5g} to {:.5g}, as GGUF has float32", key,
+                    number, std::numeric_limits<float>::min(), std::numeric_limits<float>::max()));
+  return static_cast<float>(number);
 }
 
 std::vector<GgufEntry> gguf_hyperparameters(const DecoderConfig& model) {
@@ -336,7 +451,7 @@ std::vector<GgufEntry> gguf_hyperparameters(const DecoderConfig& model) {
   for (const auto& [field, key] : {std::pair{&models::kEmbeddingMultiplier, "embedding_scale"},
                                    std::pair{&models::kResidualMultiplier, "residual_scale"},
                                    std::pair{&models::kLogitsScaling, "logit_scale"}})
-    if (find_field(*model.family, *field)) entries.add_number(key, value(*field, model));
+    if (find_field(*model.family, *field)) add_field(model, *field, key, entries);
   if (find_field(*model.family, models::kPerLayerWidth)) {
     entries.add_count("embedding_length_per_layer_input", model.per_layer_width);
     entries.add_count("attention.shared_kv_layers", model.kv_shared_layers);
@@ -344,40 +459,27 @@ std::vector<GgufEntry> gguf_hyperparameters(const DecoderConfig& model) {
   return std::move(entries).take();
 }
 
-std::vector<GgufEntry> gguf_text(const SourceModel& source) {
+GgufText gguf_text(const SourceModel& source) {
   const SourceModel::Text text = source.text();
-  if (!text.tokenizer) return {{"tokenizer.ggml.model", std::string("none")}};
+  if (!text.tokenizer) return {.entries = {{"tokenizer.ggml.model", std::string("none")}}};
   const DecoderConfig& model = source.config().decoder;
-  std::vector<GgufEntry> entries;
-  try {
-    entries = data::gguf_vocabulary(
-        tokenizer_json(text),
-        {.size = model.vocabulary, .character_bpe = gguf_family(model).character_bpe});
-  } catch (const DataError& error) {
-    throw DataError(path_text(text.tokenizer->path()) + ": " +
-                    (text.tokenizer->is_sentencepiece() ? "as a tokenizer.json: " : "") +
-                    error.what());
-  }
+  data::GgufVocabulary known = vocabulary(text, model);
+  std::vector<GgufEntry>& entries = known.entries;
   auto add_id = [&](const char* name, int64_t id) {
-    if (id >= 0 && id < model.vocabulary)
+    if (id >= 0)
       entries.push_back(
           {fmt::format("tokenizer.ggml.{}_token_id", name), static_cast<uint32_t>(id)});
   };
-  const TextEndIds ends = text_end_ids(source.files());
-  const int32_t bos = text.tokenizer->bos_id();
-  add_id("bos", bos >= 0 || ends.bos.empty() ? bos : ends.bos[0]);
-  std::vector<int32_t> eos = ends.eos;
-  if (const int32_t first = text.tokenizer->eos_id(); first >= 0) {
-    std::erase(eos, first);
-    eos.insert(eos.begin(), first);
-  }
+  const SpecialIds ids(source, *text.tokenizer);
+  add_id("bos", ids.bos());
+  const std::vector<int32_t> eos = ids.eos();
   // It knows three tokens that end what the model writes.
   constexpr const char* kEnds[] = {"eos", "eot", "eom"};
   for (size_t i = 0; i < std::min(eos.size(), std::size(kEnds)); ++i) add_id(kEnds[i], eos[i]);
   add_id("padding", model.pad_token.value_or(-1));
   if (text.chat_template)
     entries.push_back({"tokenizer.chat_template", text.chat_template->source()});
-  return entries;
+  return {std::move(entries), left_out_text(known.left_out, model.vocabulary)};
 }
 
 }  // namespace longshore::trainer

@@ -1,5 +1,7 @@
 #include "longshore/trainer/weights/source_model.h"
 
+#include "longshore/base/error.h"
+#include "longshore/base/printable.h"
 #include "longshore/models/hf/config.h"
 #include "longshore/trainer/weights/adapter.h"
 #include "longshore/trainer/weights/chat_template.h"
@@ -43,8 +45,12 @@ void SourceModel::read_run(const fs::path& run) {
   files_ = read_model_files(run_->model, run_->tokenizer, run_->images);
   if (run_->turned_as) files_.config = models::with_hf_rope(files_.config, *run_->turned_as);
   const Text read = text();
-  if (read.tokenizer)
+  if (!read.tokenizer) return;
+  try {
     add_text_files(*read.tokenizer, read.chat_template, TextEnds::of_model, files_);
+  } catch (const DataError& error) {  // which begins with a file's name
+    throw DataError(path_text(run) + ": " + error.what());
+  }
 }
 
 SourceModel::Text SourceModel::text() const {

@@ -99,7 +99,109 @@ TEST(ConvertGguf, RefusesModelsThatLlamaCppWouldRunOtherwise) {
   };
   for (const auto& [name, changes, expected] : cases)
     EXPECT_THAT(refusal(temporary, name, changes),
-                testing::AllOf(HasSubstr("is no model that llama.cpp's"), HasSubstr(expected)));
+                testing::AllOf(HasSubstr("config.json: is no model that llama.cpp's"),
+                               HasSubstr(expected)));
+}
+
+TEST(ConvertGguf, RefusesNumbersThatFloat32CannotHold) {
+  TemporaryFolder temporary;
+  const auto rope = [](double base, double factor) {
+    return json{{"rope_parameters",
+                 {{"rope_type", "llama3"},
+                  {"rope_theta", base},
+                  {"factor", factor},
+                  {"low_freq_factor", 1.0},
+                  {"high_freq_factor", 4.0},
+                  {"original_max_position_embeddings", 64}}}};
+  };
+  const std::vector<std::tuple<const char*, json, const char*>> cases = {
+      {"llama32_tied",
+       {{"rms_norm_eps", 1e-320}},
+       "rms_norm_eps: found 1e-320, expected 0, or from"},
+      {"llama32_tied", {{"rms_norm_eps", 1e-40}}, "rms_norm_eps: found 1e-40"},
+      {"llama32_tied", {{"rms_norm_eps", 1e300}}, "from 1.1755e-38 to 3.4028e+38"},
+      {"llama31_gqa", rope(1e300, 8), "rope_theta: found 1e+300"},
+      {"llama31_gqa", rope(1e4, 1e300), "rope_scaling/factor: found 1e+300"},
+      {"gemma2", {{"query_pre_attn_scalar", 1e-320}}, "query_pre_attn_scalar: found 1e-320"},
+  };
+  for (const auto& [name, changes, expected] : cases)
+    EXPECT_THAT(refusal(temporary, name, changes),
+                testing::AllOf(HasSubstr((temporary / name / "config.json: ").string()),
+                               HasSubstr(expected)));
+}
+
+// A model with the tokenizer of a golden folder, of which these are changed.
+std::string with_tokenizer(const TemporaryFolder& temporary, const json& changes,
+                           const std::string& generation = "{}") {
+  const fs::path from = source(temporary, "llama32_tied");
+  json tokenizer =
+      json::parse(read_file("tests/goldens/tokenizers/bytelevel_bpe_gpt2/tokenizer.json"));
+  tokenizer.update(changes);
+  const json config = json::parse(read_file(from / "config.json"));
+  temporary.write("llama32_tied/tokenizer.json", tokenizer.dump());
+  temporary.write("llama32_tied/generation_config.json", generation);
+  return convert_to_gguf({.source = {.from = from}, .to = temporary / "a.gguf"});
+}
+
+TEST(ConvertGguf, SaysWhichTokensAreBeyondTheVocabulary) {
+  TemporaryFolder temporary;
+  const auto refused = [&](const std::string& generation) {
+    return message_of<DataError>([&] { with_tokenizer(temporary, json::object(), generation); });
+  };
+  const std::string folder = (temporary / "llama32_tied").string();
+  EXPECT_EQ(refused(R"({"eos_token_id": [1, 5000]})"),
+            folder +
+                ": eos_token_id of generation_config.json or config.json: found one of id 5000, "
+                "expected ids below the 307 of the model's vocabulary");
+  EXPECT_THAT(refused(R"({"bos_token_id": 5000})"), HasSubstr(folder + ": bos_token_id of"));
+  EXPECT_THAT(refused(R"({"eos_token_id": "a"})"),
+              HasSubstr(folder + "/generation_config.json: eos_token_id: found"));
+  const json far = {{"added_tokens", json::array({{{"id", 5000},
+                                                   {"content", "<far>"},
+                                                   {"special", true},
+                                                   {"single_word", false},
+                                                   {"lstrip", false},
+                                                   {"rstrip", false},
+                                                   {"normalized", false}}})}};
+  EXPECT_THAT(with_tokenizer(temporary, far),
+              HasSubstr("; left out 1 special token beyond the 307 of the model's vocabulary: "
+                        "\"<far>\" of id 5000"));
+}
+
+TEST(ConvertGguf, ErrorsOfNumbersNameTheFolder) {
+  TemporaryFolder temporary;
+  const fs::path from = source(temporary, "gemma2", {{"query_pre_attn_scalar", 1e-30}});
+  for (const auto& [type, expected] : {std::pair{GgufType::float16, "beyond what F16 can hold"},
+                                       {GgufType::q8_0, "expected values of at most"}})
+    EXPECT_THAT(
+        message_of<DataError>([&] {
+          convert_to_gguf({.source = {.from = from}, .to = temporary / "a.gguf", .type = type});
+        }),
+        testing::AllOf(testing::StartsWith(from.string() + ": tensor \"blk.0.attn_q.weight\""),
+                       HasSubstr(expected)));
+  EXPECT_FALSE(fs::exists(temporary / "a.gguf"));
+}
+
+TEST(ConvertGguf, SaysOfWhichTypeASentencepieceModelIs) {
+  TemporaryFolder temporary;
+  const fs::path from = source(temporary, "llama32_tied");
+  fs::copy_file("tests/goldens/tokenizers/sp_unigram/tokenizer.model", from / "tokenizer.model");
+  EXPECT_EQ(message_of<DataError>(
+                [&] { convert_to_gguf({.source = {.from = from}, .to = temporary / "a.gguf"}); }),
+            (from / "tokenizer.model").string() +
+                ": found a sentencepiece model of type Unigram, expected BPE or char, of "
+                "which alone files for llama.cpp are made");
+}
+
+TEST(ConvertGguf, WritesWhatALinkLeadsTo) {
+  TemporaryFolder temporary;
+  const fs::path from = source(temporary, "llama32_tied"), link = temporary / "link";
+  fs::create_symlink("a.gguf", link);
+  for (int time = 0; time < 2; ++time) {  // there is no such file yet, and then there is
+    convert_to_gguf({.source = {.from = from}, .to = link});
+    EXPECT_TRUE(fs::is_symlink(link));
+    EXPECT_TRUE(fs::is_regular_file(temporary / "a.gguf"));
+  }
 }
 
 TEST(ConvertGguf, WindowsThatLlamaCppDoesNotKnowBoundTheContext) {
@@ -136,10 +238,10 @@ TEST(ConvertGguf, RefusesWhatAnAdapterFileCannotHold) {
   const fs::path from = source(temporary, "lora_llama");
   const fs::path adapter = golden_folder("lora_llama") / "adapter";
   const fs::path to = temporary / "a.gguf";
-  EXPECT_THAT(message_of<DataError>([&] {
+  EXPECT_THAT(message_of<ConfigError>([&] {
                 convert_to_gguf({.source = {.from = from}, .to = to, .adapter_only = true});
               }),
-              HasSubstr("has no adapter to be written alone"));
+              HasSubstr("--adapter-only: found no adapter beside"));
   for (const char* name : {"dora", "modules_to_save"})
     EXPECT_THAT(
         message_of<DataError>([&] {
