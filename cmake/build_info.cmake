@@ -1,6 +1,6 @@
 # What programs say with --version: longshore_commit has build_commit(), found by each build, and
-# longshore_torch_versions and longshore_text_versions have build_libraries() of programs with LibTorch
-# and without. They are linked to programs alone, so that a commit leaves tests as they are.
+# longshore_versions has build_libraries(), which is the same for all of them. They are linked to
+# programs alone, so that a commit leaves tests as they are.
 
 set(commit_source "${PROJECT_BINARY_DIR}/generated/commit.cpp")
 add_custom_command(
@@ -33,13 +33,6 @@ function(header_version variable header)
   set(${variable} "${version}" PARENT_SCOPE)
 endfunction()
 
-function(longshore_versions name)
-  list(JOIN ARGN "\\n" lines)
-  add_library(${name} OBJECT "${PROJECT_SOURCE_DIR}/longshore/base/build_libraries.cpp")
-  target_link_libraries(${name} PRIVATE longshore_options)
-  target_compile_definitions(${name} PRIVATE "LONGSHORE_LIBRARIES=\"${lines}\"")
-endfunction()
-
 header_version(torch_version "${LONGSHORE_TORCH_DIR}/include/torch/headeronly/version.h"
   TORCH_VERSION_MAJOR TORCH_VERSION_MINOR TORCH_VERSION_PATCH)
 find_file(dnnl_version_header oneapi/dnnl/dnnl_version.h
@@ -54,13 +47,14 @@ if(LONGSHORE_CUDA)
   header_version(cudnn_version "${LONGSHORE_CUDNN_INCLUDE}/cudnn_version.h"
     CUDNN_MAJOR CUDNN_MINOR CUDNN_PATCHLEVEL)
 endif()
-longshore_versions(longshore_torch_versions
-  "LibTorch ${torch_version}" "CUDA ${cuda_version}" "cuDNN ${cudnn_version}"
-  "oneDNN ${onednn_version}")
-
 header_version(pcre2_version "${LONGSHORE_PCRE2_INCLUDE}/pcre2.h" PCRE2_MAJOR PCRE2_MINOR)
 file(STRINGS "${PROJECT_SOURCE_DIR}/scripts/wheels.py" pin REGEX "^SENTENCEPIECE = ")
 string(REGEX MATCH "[0-9]+(\\.[0-9]+)+" sentencepiece_version "${pin}")
-longshore_versions(longshore_text_versions
-  "LibTorch none" "sentencepiece ${sentencepiece_version}" "ICU ${ICU_VERSION}"
+
+set(lines "LibTorch ${torch_version}" "CUDA ${cuda_version}" "cuDNN ${cudnn_version}"
+  "oneDNN ${onednn_version}" "sentencepiece ${sentencepiece_version}" "ICU ${ICU_VERSION}"
   "PCRE2 ${pcre2_version}")
+list(JOIN lines "\\n" lines)
+add_library(longshore_versions OBJECT "${PROJECT_SOURCE_DIR}/longshore/base/build_libraries.cpp")
+target_link_libraries(longshore_versions PRIVATE longshore_options)
+target_compile_definitions(longshore_versions PRIVATE "LONGSHORE_LIBRARIES=\"${lines}\"")

@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <initializer_list>
 #include <map>
 #include <string_view>
 #include <vector>
@@ -26,7 +27,23 @@ std::string nearest_option(const CLI::App& app, const std::string& argument) {
   return nearest(argument.substr(0, argument.find('=')), options);
 }
 
+// One of these names, before what is no option.
+bool has_argument(int argc, char** argv, std::initializer_list<std::string_view> names) {
+  for (int i = 1; i < argc && std::string_view(argv[i]) != "--"; ++i)
+    if (std::ranges::find(names, std::string_view(argv[i])) != names.end()) return true;
+  return false;
+}
+
 }  // namespace
+
+std::string text_asked_for(const CLI::App& app, const CLI::ParseError& error, int argc,
+                           char** argv) {
+  if (error.get_name() == "CallForHelp" || has_argument(argc, argv, {"-h", "--help"}))
+    return app.help();
+  if (error.get_name() == "CallForVersion" || has_argument(argc, argv, {"--version"}))
+    return version_text() + "\n";
+  return "";
+}
 
 std::string empty_option(const CLI::App& app, const CLI::Option* may_be_empty) {
   for (const CLI::Option* option : app.get_options())

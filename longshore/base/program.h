@@ -5,7 +5,6 @@
 #include <csignal>
 #include <filesystem>
 #include <functional>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,6 +31,11 @@ std::string wrong_arguments(const CLI::App& app, const CLI::ParseError& error, c
 // `may_be_empty`; "" if there is none. Programs take an empty value for an option not given.
 std::string empty_option(const CLI::App& app, const CLI::Option* may_be_empty);
 
+// What --help or --version shows, where one of them is among the arguments that `app` failed to
+// parse, whatever else is; else "".
+std::string text_asked_for(const CLI::App& app, const CLI::ParseError& error, int argc,
+                           char** argv);
+
 // Opens those of the standard streams that are closed, else files would get their numbers, and what
 // is printed would go into them. They stay of no use: reading or writing them fails, as it should.
 void open_standard_streams();
@@ -41,7 +45,8 @@ void open_standard_streams();
 void require_thread_count();
 
 // Parses the arguments and runs what they ask for. Gives the exit code: 2 for wrong arguments, of
-// which wrong_arguments() says what is wrong, and else exit_code_of()'s.
+// which wrong_arguments() says what is wrong, and else exit_code_of()'s. Beside --help or --version
+// no argument is wrong.
 //
 // What was printed and could not be written is an error like any other, of --help too.
 //
@@ -57,11 +62,9 @@ int run_program(CLI::App& app, int argc, char** argv, F run, const Meant& meant 
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0)  // --help, --version
+    if (const std::string text = text_asked_for(app, error, argc, argv); !text.empty())
       return exit_code_of(app.get_name().c_str(), [&] {
-        std::ostringstream text;
-        app.exit(error, text);
-        print(stdout, text.str());
+        print(stdout, text);
         finish_output();
       });
     print(stderr, app.get_name() + ": " + wrong_arguments(app, error, meant) +

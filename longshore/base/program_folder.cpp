@@ -19,4 +19,9 @@ fs::path installed_path(const std::string& name) {
   return program_folder().parent_path() / "share/longshore" / name;
 }
 
+bool is_installed() {
+  std::error_code error;
+  return fs::exists(installed_path("configs"), error);
+}
+
 }  // namespace longshore

@@ -16,4 +16,7 @@ std::filesystem::path library_path(const std::string& name);
 // PREFIX/share/longshore/NAME, whether or not it is there.
 std::filesystem::path installed_path(const std::string& name);
 
+// Whether the program was installed, so that scripts/ of a source tree are of no use to its user.
+bool is_installed();
+
 }  // namespace longshore

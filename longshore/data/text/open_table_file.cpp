@@ -18,8 +18,10 @@ using OpenTable = decltype(&longshore_open_table);
 // Once loaded it stays.
 OpenTable load_library(const fs::path& path) {
   const fs::path library = library_path("liblongshore_tables.so");
-  const std::string help =
-      "; nearest: scripts/setup --parquet, and build again, or a .jsonl of the same rows";
+  const std::string help = std::string("; nearest: ") +
+                           (is_installed() ? "a package that was made after scripts/setup --parquet"
+                                           : "scripts/setup --parquet, and build again") +
+                           ", or a .jsonl of the same rows";
   if (!fs::exists(library))
     throw DataError(path_text(path) + ": found a " + printable(path.extension().string()) +
                     " file, which this build has no libraries for" + help);

@@ -32,8 +32,8 @@ std::string nearest_path(const fs::path& path) {
 // What makes the quickstart's data, where that is what is missing.
 std::string made_by(const fs::path& path) {
   if (!path.parent_path().native().ends_with(".data/quickstart")) return "";
-  return fs::exists(installed_path("configs")) ? "longshore quickstart-data makes it here"
-                                               : "scripts/quickstart_data makes it";
+  return is_installed() ? "longshore quickstart-data makes it here"
+                        : "scripts/quickstart_data makes it";
 }
 
 enum class Kind { file, folder, either };

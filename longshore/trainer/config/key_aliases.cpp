@@ -285,7 +285,7 @@ const std::map<std::string, std::string>& reasons_by_other_name() {
       kNoMesh = "not offered: devices share data and weights alone",
       kNoExperts = "not offered: every device has all experts",
       kNoServices = "not offered: records are files of the run's folder",
-      kExport = "leave it out: scripts/export_metrics gives it what metrics.jsonl has",
+      kExport = "leave it out: export_metrics (docs/watching.md) gives it what metrics.jsonl has",
       kNoQuantization = "not offered: products of fewer than 16 bits",
       kNf4 = "frozen_weight_dtype: nf4", kInt8 = "frozen_weight_dtype: int8",
       kNoOptimizer = "not offered: opt_type is adamw, lion or sgd",
@@ -423,7 +423,7 @@ const std::map<std::string, std::string>& reasons_by_other_name() {
       {"quantize_kvcache", kNoQuantization},
       {"remove_unused_columns", kNothing},
       {"report_to",
-       "tensorboard is tensorboard_dir; scripts/export_metrics gives wandb and mlflow "
+       "tensorboard is tensorboard_dir; export_metrics (docs/watching.md) gives wandb and mlflow "
        "what metrics.jsonl has"},
       {"save_config_to_gcs", kNoServices},
       {"scan_layers", "leave it out: layers of one kind are always scanned"},

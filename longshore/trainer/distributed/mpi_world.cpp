@@ -31,8 +31,9 @@ const LongshoreMpi& load_mpi(const Launch& launch) {
   if (!entry)
     throw Error(std::string("a run of several processes under ") + name(launch.by) +
                 " needs MPI: " + library_message(dlerror()) +
-                "; scripts/setup installs one, and the build makes " +
-                path_text(library.filename()));
+                (is_installed() ? "; nearest: Open MPI 4, which is Debian's package openmpi-bin"
+                                : "; scripts/setup installs one, and the build makes " +
+                                      path_text(library.filename())));
   return *reinterpret_cast<decltype(&longshore_mpi)>(entry)();
 }
 

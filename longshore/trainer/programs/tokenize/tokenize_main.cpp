@@ -285,8 +285,10 @@ int become_teacher(char** argv) {
   const std::filesystem::path program = longshore::program_folder() / "teach";
   execv(program.c_str(), argv);
   longshore::print(stderr, "tokenize: " + longshore::path_text(program) +
-                               ": cannot be started: " + std::strerror(errno) +
-                               "; nearest: build it, as scripts/train does\n");
+                               ": cannot be started: " + std::strerror(errno) + "; nearest: " +
+                               (longshore::is_installed() ? "install Longshore again"
+                                                          : "build it, as scripts/train does") +
+                               "\n");
   return 1;
 }
 
