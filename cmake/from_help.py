@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Writes man pages, or completions for bash and zsh, of what programs say of themselves with --help.
 
-usage: from_help.py man|completions FOLDER PROGRAM...
+usage: from_help.py man|completions FOLDER LAUNCHER PROGRAM...
 
-Files appear under FOLDER as installations have them: man/man1/train.1, bash-completion/completions/train,
-zsh/site-functions/_train.
+Files appear under FOLDER as installations have them: man/man1/longshore-train.1, bash-completion/completions/train,
+zsh/site-functions/_train. LAUNCHER is packaging/longshore, which runs the others; its files need none of theirs.
 """
 
 import dataclasses
@@ -190,8 +190,8 @@ def man_text(lines):
 
 def man(found):
     summary = " ".join(found.description).split(". ")[0].split("; ")[0].rstrip(".")
-    page = [f'.TH {found.program.upper()} 1 "" "{found.version}" "Longshore"', ".SH NAME",
-            f"{found.program} \\- {escaped(summary[0].lower() + summary[1:])}", ".SH SYNOPSIS",
+    page = [f'.TH LONGSHORE\\-{found.program.upper()} 1 "" "{found.version}" "Longshore"', ".SH NAME",
+            f"longshore\\-{found.program} \\- {escaped(summary[0].lower() + summary[1:])}", ".SH SYNOPSIS",
             f".B {found.program}", escaped(found.usage.removeprefix(found.program).strip()), ".SH DESCRIPTION",
             *man_text(found.description), ".SH OPTIONS"]
     for name, doc in found.positionals:
@@ -216,18 +216,20 @@ def man(found):
                 page += [".TP", f"\\fB{escaped(line.name)}\\fR{default}", escaped(line.doc)]
     page += [".SH EXIT STATUS",
              "0 on success, 2 if the config or the command line has to change, 1 for everything else.",
-             ".SH SEE ALSO", ", ".join(f"\\fB{other}\\fR(1)" for other in NAMES if other != found.program)]
+             ".SH SEE ALSO", ", ".join(f"\\fB{other}\\fR(1)" for other in ["longshore", *(
+                 f"longshore\\-{name}" for name in NAMES if name != found.program)])]
     return "\n".join(page) + "\n"
 
 
 # --- completions
 
-# In both shells: the folder of configs beside the program, in a build or where it is installed. Other
+# In both shells: the folder of configs beside the program, in a build or where it is installed, also by pip. Other
 # programs have names like these, and none has that.
 CONFIGS = """{name}_configs() {{
   local program=$(realpath -- "$(type -P -- "$1" 2>/dev/null || echo "$1")" 2>/dev/null) folder
   program=${{program%/*}}
-  for folder in "$program/../../configs" "$program/../share/longshore/configs"; do
+  for folder in "$program/../../configs" "$program/../share/longshore/configs" \\
+    "$program"/../lib/python3*/*-packages/longshore/share/longshore/configs; do
     if [ -d "$folder/models" ]; then echo "$folder"; return; fi
   done
 }}
@@ -293,6 +295,27 @@ _longshore_{program}() {{
 complete -F _longshore_{program} {program}
 """
 
+# Behind `longshore PROGRAM`, what is behind the program by itself: its functions do not look at the words before.
+BASH_LAUNCHER = """# bash completion of longshore
+{functions}
+_longshore() {{
+  local line=${{COMP_LINE:0:COMP_POINT}} current
+  local -a words
+  read -ra words <<<"$line"
+  if [[ ${{#words[@]}} -gt 2 || ( ${{#words[@]}} == 2 && $line == *[[:space:]] ) ]]; then
+    COMPREPLY=()
+    case ${{words[1]}} in
+      {programs}) "_longshore_${{words[1]}}" ;;
+      *) compopt -o default ;;
+    esac
+    return
+  fi
+  current=${{line##*[[:space:]]}}
+  COMPREPLY=($(compgen -W "{names}" -- "$current"))
+}}
+complete -F _longshore longshore
+"""
+
 KEYS = """      _longshore_{program}_offer < <(_longshore_{program}_words "$configs" keys)
       if [ ${{#COMPREPLY[@]}} != 0 ]; then compopt -o nospace; fi"""
 FILES = """      _longshore_{program}_offer < <(compgen -f -- "$current")
@@ -338,6 +361,24 @@ if [ "$funcstack[1]" = _{program} ]; then _longshore_{program} "$@"; else compde
 """
 
 
+ZSH_LAUNCHER = """#compdef longshore
+# zsh completion of longshore
+{functions}
+_longshore() {{
+  if (( CURRENT == 2 )); then compadd -- {names}; return; fi
+  case $words[2] in
+    {programs}) ;;
+    *) _default; return ;;
+  esac
+  local program=$words[2]
+  words[2]=()
+  (( CURRENT-- ))
+  _longshore_$program
+}}
+if [ "$funcstack[1]" = _longshore ]; then _longshore "$@"; else compdef _longshore longshore; fi
+"""
+
+
 def quoted(words):
     return " ".join(words)  # none has what a shell reads otherwise
 
@@ -378,10 +419,31 @@ def zsh(found):
             key_cases.append(f'    {key.name}) {function} {key.kind()} "$configs"{chosen} ;;')
     rest = [f"_longshore_{found.program}_key \"$configs\""] if found.keys() else []
     rest = "    '*:argument:{" + "; ".join(rest + (["_files"] if found.takes_files() else [])) + "}'"
-    return ZSH.format(program=found.program, configs=CONFIGS.format(name="").replace("type -P", "whence -p"),
+    configs = CONFIGS.format(name="").replace("type -P", "whence -p").replace("share/longshore/configs; do",
+                                                                           "share/longshore/configs(N); do")
+    return ZSH.format(program=found.program, configs=configs,
                       policies=quoted(found.policies), keys=quoted([key.name for key in found.keys()]),
                       key_cases="\n".join(key_cases) or "    *) ;;",
                       arguments="\n".join([*(argument(option) for option in found.options), rest]))
+
+
+# What `longshore` itself reads.
+LAUNCHED = ["quickstart-data", "export-metrics"]
+
+
+def launched(template, functions):
+    """Of the launcher: `functions` are those of programs, without what says whose they are."""
+    return template.format(functions="\n".join(functions), programs=" | ".join(NAMES),
+                           names=quoted([*NAMES, *LAUNCHED, "--help", "--version"]))
+
+
+def man_of_launcher(text, version):
+    """Of what the launcher says with --help."""
+    summary, _, rest = text.partition("\n")
+    return "\n".join([f'.TH LONGSHORE 1 "" "{version}" "Longshore"', ".SH NAME",
+                      f"longshore \\- {escaped(summary[0].lower() + summary[1:].rstrip('.'))}", ".SH DESCRIPTION",
+                      ".nf", *(escaped(line) for line in rest.strip().split("\n")), ".fi", ".SH SEE ALSO",
+                      ", ".join(f"\\fBlongshore\\-{name}\\fR(1)" for name in NAMES)]) + "\n"
 
 
 def write(path, text):
@@ -390,15 +452,25 @@ def write(path, text):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 4 or sys.argv[1] not in ("man", "completions"):
+    if len(sys.argv) < 5 or sys.argv[1] not in ("man", "completions"):
         sys.exit(__doc__)
-    folder = pathlib.Path(sys.argv[2])
-    NAMES = [pathlib.Path(program).name for program in sys.argv[3:]]
-    helps = [help_of(program) for program in sys.argv[3:]]
+    folder, launcher, programs = pathlib.Path(sys.argv[2]), sys.argv[3], sys.argv[4:]
+    NAMES = [pathlib.Path(program).name for program in programs]
+    helps = [help_of(program) for program in programs]
     for of_program in helps:
         take_keys(of_program, next((other for other in helps if other.program == "train"), of_program))
-        if sys.argv[1] == "man":
-            write(folder / f"man/man1/{of_program.program}.1", man(of_program))
-        else:
-            write(folder / f"bash-completion/completions/{of_program.program}", bash(of_program))
-            write(folder / f"zsh/site-functions/_{of_program.program}", zsh(of_program))
+    if sys.argv[1] == "man":
+        for of_program in helps:
+            write(folder / f"man/man1/longshore-{of_program.program}.1", man(of_program))
+        write(folder / "man/man1/longshore.1", man_of_launcher(printed(launcher, "--help"), helps[0].version))
+    else:
+        completions, functions = folder / "bash-completion/completions", folder / "zsh/site-functions"
+        in_bash, in_zsh = {name: bash(found) for name, found in zip(NAMES, helps)}, dict(zip(NAMES, map(zsh, helps)))
+        for name in NAMES:
+            write(completions / name, in_bash[name])
+            write(functions / f"_{name}", in_zsh[name])
+        # Without the last line, which says whose they are, as does the first one of zsh's.
+        write(completions / "longshore", launched(
+            BASH_LAUNCHER, ["\n".join(text.split("\n")[:-2]) + "\n" for text in in_bash.values()]))
+        write(functions / "_longshore", launched(
+            ZSH_LAUNCHER, ["\n".join(text.split("\n")[1:-2]) + "\n" for text in in_zsh.values()]))

@@ -1,7 +1,7 @@
 # What cmake --install and cpack take, in two components:
 #
 #   longshore   bin/ programs, lib/ our libraries and those of Debian's packages, share/longshore/ what
-#               they read, share/doc/longshore/
+#               they read, share/doc/longshore/, and what shells and man read
 #   libtorch    lib/ LibTorch's libraries and CUDA's, which the pip package takes from torch's instead
 #
 # Everything is found from where the programs lie, so that the tree may be moved. The C and C++
@@ -21,11 +21,14 @@ set_target_properties(${loaded_libraries} PROPERTIES INSTALL_RPATH "$ORIGIN")
 
 install(DIRECTORY configs DESTINATION share/longshore COMPONENT longshore
   FILES_MATCHING PATTERN "*.yml" PATTERN "this_machine.yml" EXCLUDE)
-install(PROGRAMS scripts/quickstart_data
+install(PROGRAMS scripts/quickstart_data scripts/export_metrics
   DESTINATION share/longshore/scripts COMPONENT longshore)
-install(FILES README.md LICENSE THIRD_PARTY.md
+# All that links lead to.
+install(FILES README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md LICENSE THIRD_PARTY.md
   DESTINATION share/doc/longshore COMPONENT longshore)
 install(DIRECTORY docs DESTINATION share/doc/longshore COMPONENT longshore)
+install(DIRECTORY examples DESTINATION share/doc/longshore COMPONENT longshore
+  FILES_MATCHING PATTERN "*.cpp" PATTERN "*.txt" PATTERN "CMakeLists.txt" EXCLUDE)
 
 # Those of Debian in lib/ of the one component, LibTorch's and CUDA's in that of the other.
 foreach(component longshore libtorch)
@@ -45,4 +48,5 @@ foreach(component longshore libtorch)
     COMPONENT ${component})
 endforeach()
 
+include(described)
 include(package)

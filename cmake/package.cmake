@@ -12,7 +12,9 @@ set(CPACK_THREADS 0)
 set(CPACK_DEBIAN_COMPRESSION_TYPE zstd)
 
 # Its programs have names of others' in /usr/bin: there, one leads to them all.
-set(CPACK_DEBIAN_PACKAGE_MAINTAINER "The Longshore authors <longshore@localhost>")
+set(LONGSHORE_MAINTAINER "The Longshore authors" CACHE STRING
+    "Who answers for a .deb: NAME <ADDRESS>, of whoever publishes it")
+set(CPACK_DEBIAN_PACKAGE_MAINTAINER "${LONGSHORE_MAINTAINER}")
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 string(REGEX MATCH "^[0-9]+" LONGSHORE_GCC "${CMAKE_CXX_COMPILER_VERSION}")

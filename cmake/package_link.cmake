@@ -1,10 +1,21 @@
-# Run by cpack on what goes into a package: of a .deb, /usr/bin/longshore, and the licence where
-# Debian has it.
+# Run by cpack on what goes into a package: of a .deb, /usr/bin/longshore, and where Debian has them the
+# licence and what shells and man read of longshore. Names of single programs are others' there.
 if(CPACK_GENERATOR STREQUAL DEB)
-  file(MAKE_DIRECTORY "${CPACK_TEMPORARY_INSTALL_DIRECTORY}/usr/bin")
-  file(CREATE_LINK ../../opt/longshore/bin/longshore
-    "${CPACK_TEMPORARY_INSTALL_DIRECTORY}/usr/bin/longshore" SYMBOLIC)
-  file(MAKE_DIRECTORY "${CPACK_TEMPORARY_INSTALL_DIRECTORY}/usr/share/doc/longshore")
-  file(CREATE_LINK ../../../../opt/longshore/share/doc/longshore/LICENSE
-    "${CPACK_TEMPORARY_INSTALL_DIRECTORY}/usr/share/doc/longshore/copyright" SYMBOLIC)
+  set(root "${CPACK_TEMPORARY_INSTALL_DIRECTORY}")
+  # link(NAME TARGET): /usr/NAME leads to /opt/longshore/TARGET.
+  function(link name target)
+    get_filename_component(folder "${name}" DIRECTORY)
+    file(RELATIVE_PATH relative "/usr/${folder}" "/opt/longshore/${target}")
+    file(MAKE_DIRECTORY "${root}/usr/${folder}")
+    file(CREATE_LINK "${relative}" "${root}/usr/${name}" SYMBOLIC)
+  endfunction()
+  link(bin/longshore bin/longshore)
+  link(share/doc/longshore/copyright share/doc/longshore/LICENSE)
+  set(bash share/bash-completion/completions/longshore)
+  link(${bash} ${bash})
+  link(share/zsh/vendor-completions/_longshore share/zsh/site-functions/_longshore)
+  file(GLOB pages RELATIVE "${root}/opt/longshore" "${root}/opt/longshore/share/man/man1/*.1")
+  foreach(page IN LISTS pages)
+    link(${page} ${page})
+  endforeach()
 endif()

@@ -29,7 +29,8 @@ def completed(lines, program=None, folder=ROOT):
         script += [f"source {SHARE}/bash-completion/completions/{name}", "options=",
                    f"COMP_LINE={shlex.quote(command)} COMP_POINT=${{#COMP_LINE}}",
                    f"COMP_WORDS=({shlex.quote(command.split(' ')[0])})",
-                   f"_longshore_{name}", "printf '%s\\n' \"${COMPREPLY[@]}\" \"options:$options\""]
+                   "_longshore" if name == "longshore" else f"_longshore_{name}",
+                   "printf '%s\\n' \"${COMPREPLY[@]}\" \"options:$options\""]
     done = subprocess.run(["bash", "-c", "\n".join(script)], capture_output=True, text=True, cwd=folder, check=True)
     assert not done.stderr, done.stderr
     replies = re.split(r"^options:.*\n", done.stdout, flags=re.M)[:-1]
@@ -116,18 +117,56 @@ class Completion(unittest.TestCase):
             offered = completed(["train --config quick"], program=prefix / "bin/train", folder=prefix)
             self.assertEqual(offered, [["quickstart.yml"]])
 
+    def test_longshore_offers_programs_and_what_they_take(self):
+        lines = ["plan --hardware ", "train remat_policy=", "convert --dtype b", "train --config quick", "plan -"]
+        expected = completed(lines)
+        self.assertTrue(all(expected))
+        self.assertEqual(completed([f"longshore {line}" for line in lines]), expected)
+        offered = completed(["longshore ", "longshore t", "longshore quickstart-data ", "longshore no_such "])
+        self.assertEqual(offered, [[*NAMES, "quickstart-data", "export-metrics", "--help", "--version"],
+                                   ["train", "tokenize"], [], []])
+        launcher = (ROOT / "packaging/longshore").read_text()
+        self.assertIn(f"names='{' '.join(offered[0][:-2])}'", launcher)
+
+    def test_finds_configs_where_pip_has_them(self):
+        with tempfile.TemporaryDirectory(prefix="longshore-") as folder:
+            prefix = pathlib.Path(folder)
+            package = prefix / "lib/python3.11/site-packages/longshore/share/longshore"
+            package.mkdir(parents=True)
+            (package / "configs").symlink_to(ROOT / "configs")
+            (prefix / "bin").mkdir()
+            (prefix / "bin/longshore").write_text("")
+            offered = completed(["longshore train --config quick"], program=prefix / "bin/longshore", folder=prefix)
+            self.assertEqual(offered, [["quickstart.yml"]])
+
     def test_zsh_reads_its_files(self):
         if not shutil.which("zsh"):
             self.skipTest("no zsh")
-        for name in NAMES:
+        for name in [*NAMES, "longshore"]:
             subprocess.run(["zsh", "-n", SHARE / f"zsh/site-functions/_{name}"], check=True)
+
+    def test_zsh_runs_what_longshore_completes(self):
+        if not shutil.which("zsh"):
+            self.skipTest("no zsh")
+        # Only within a completion are there compadd and _arguments.
+        script = f"""compadd() {{ print -r -- "offered $*"; }}
+            compdef() {{ }}
+            _arguments() {{ print -r -- "$CURRENT $words"; }}
+            source {SHARE}/zsh/site-functions/_longshore
+            words=(longshore '') CURRENT=2; _longshore
+            words=({PROGRAMS}/longshore plan --hard '') CURRENT=4; _longshore"""
+        done = subprocess.run(["zsh", "-f", "-c", script], capture_output=True, text=True)
+        lines = done.stdout.split("\n")
+        self.assertEqual(lines[0], f"offered -- {' '.join(NAMES)} quickstart-data export-metrics --help --version",
+                         done.stderr)
+        self.assertEqual(lines[1], f"3 {PROGRAMS}/longshore --hard ", done.stderr)
 
 
 class ManPages(unittest.TestCase):
     def test_have_every_option_and_key(self):
         for name in NAMES:
-            page = (SHARE / f"man/man1/{name}.1").read_text().replace("\\-", "-").replace("\\&", "")
-            self.assertTrue(page.startswith(f".TH {name.upper()} 1 "))
+            page = (SHARE / f"man/man1/longshore-{name}.1").read_text().replace("\\-", "-").replace("\\&", "")
+            self.assertTrue(page.startswith(f".TH LONGSHORE-{name.upper()} 1 "))
             for part in ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXIT STATUS"]:
                 self.assertIn(f"\n.SH {part}\n", page)
             text = help_of(name)

@@ -14,6 +14,8 @@ import tempfile
 import unittest
 
 sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import docs_links_test
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
 PROGRAMS = ["train", "plan", "compare", "report", "probe", "convert", "generate", "tokenize", "teach"]
@@ -60,6 +62,59 @@ class InstalledTree(unittest.TestCase):
         for name in [*PROGRAMS, "longshore"]:
             text = self.run_program(name, "--version")
             self.assertRegex(text, r"^longshore 0\.[0-9.]+\ncommit ([0-9a-f]{12}(\+changes)?|unknown)\nLibTorch ")
+
+    def test_arguments_beside_help_are_not_looked_at(self):
+        for name in PROGRAMS:
+            shown = self.run_program(name, "--help")
+            for arguments in (["--help", "extra"], ["extra", "-h"], ["--config", "no_such_file", "--help"]):
+                self.assertEqual(self.run_program(name, *arguments), shown, name)
+            self.assertRegex(self.run_program(name, "extra", "--version"), r"^longshore 0\.")
+            result = run(self.tree / "bin" / name, "extra", "--", "--help", cwd=self.elsewhere)
+            self.assertNotIn("Usage:", result.stdout)
+
+    def test_longshore_names_the_program_that_was_meant(self):
+        for word, meant in [("trian", "; nearest: train"), ("tokenise", "; nearest: tokenize"),
+                            ("gen", "; nearest: generate"), ("zzzzz", ""), ("\x1b[31m\nplna", "")]:
+            result = run(self.tree / "bin/longshore", word)
+            self.assertEqual(result.returncode, 2)
+            shown = re.sub(r"[^\w.-]", "?", word)
+            self.assertEqual(result.stdout,
+                             f'longshore: found "{shown}", expected one of: train, plan, compare, report, probe, '
+                             f"convert, generate, tokenize, quickstart-data, export-metrics{meant}\n"
+                             "Run with --help for more information.\n")
+
+    def test_metrics_are_exported(self):
+        metrics = self.elsewhere / "metrics.jsonl"
+        metrics.write_text('{"step": 1, "loss": 2.5}\n')
+        self.assertEqual(self.run_program("longshore", "export-metrics", "csv", metrics), "step,loss\n1,2.5\n")
+
+    def test_shells_and_man_know_the_programs(self):
+        share = self.tree / "share"
+        for name in PROGRAMS:
+            if name != "teach":  # which tokenize goes on as
+                self.assertIn(f"LONGSHORE\\-{name.upper()} 1",
+                              (share / f"man/man1/longshore-{name}.1").read_text())
+                self.assertTrue((share / f"bash-completion/completions/{name}").exists())
+                self.assertTrue((share / f"zsh/site-functions/_{name}").exists())
+        self.assertIn("export-metrics", (share / "man/man1/longshore.1").read_text())
+        self.assertTrue((share / "zsh/site-functions/_longshore").exists())
+        line = f"{self.tree}/bin/longshore train --config quick"
+        script = (f"source '{share}/bash-completion/completions/longshore'; compopt() {{ :; }}; "
+                  f"COMP_LINE='{line}' COMP_POINT={len(line)} COMP_WORDS=('{self.tree}/bin/longshore'); "
+                  "_longshore; echo \"${COMPREPLY[@]}\"")
+        self.assertEqual(run("bash", "-c", script, cwd=self.elsewhere).stdout, "quickstart.yml\n")
+
+    def test_links_of_the_documentation_lead_somewhere(self):
+        folder = self.tree / "share/doc/longshore"
+        pages = [*folder.glob("*.md"), *folder.glob("docs/*.md")]
+        self.assertGreater(len(pages), 30)
+        for page in pages:
+            for link in docs_links_test.links(page.read_text()):
+                path = link.partition("#")[0]
+                if path and not docs_links_test.EXTERNAL.match(link):
+                    target = (page.parent / path).resolve()
+                    self.assertTrue(target.is_relative_to(folder.resolve()), f"{page.name}: {link}")
+                    self.assertTrue(target.exists(), f"{page.name}: {link}")
 
     def test_programs_load_what_was_installed(self):
         for name in PROGRAMS:

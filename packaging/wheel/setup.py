@@ -1,5 +1,6 @@
 """Packs what `cmake --install` gives of build/, without LibTorch, which is the torch wheel's."""
 
+import os
 import pathlib
 import platform
 import re
@@ -16,6 +17,14 @@ except ImportError:  # before setuptools 70
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = ROOT / "build"
+
+
+def beside_python(folder, pattern):
+    """For setup(): files of the build that belong into PREFIX/share, and not into the package alone."""
+    found = sorted((BUILD / "share" / folder).glob(pattern))
+    if not found:
+        raise SystemExit(f"{BUILD}/share/{folder}: found no {pattern}, expected what scripts/package builds")
+    return "share/" + folder, [os.path.relpath(path, pathlib.Path(__file__).parent) for path in found]
 
 
 def found_in(path, pattern):
@@ -56,6 +65,9 @@ setup(
     python_requires=">=3.10",
     install_requires=["torch==" + found_in("scripts/wheels.py", r'TORCH = \("torch", "([0-9.]+)"')],
     packages=["longshore"],
+    data_files=[beside_python("man/man1", "longshore*.1"),
+                beside_python("bash-completion/completions", "longshore"),
+                beside_python("zsh/site-functions", "_longshore")],
     entry_points={"console_scripts": ["longshore = longshore.__main__:main"]},
     distclass=WithPrograms,
     cmdclass={"build_py": InstallPrograms, "bdist_wheel": ForThisSystem},

@@ -18,7 +18,10 @@ def library_folders():
 def main():
     launcher = pathlib.Path(__file__).resolve().parent / "bin" / "longshore"
     path = [*map(str, library_folders()), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
-    os.execve(launcher, ["longshore", *sys.argv[1:]], {**os.environ, "LD_LIBRARY_PATH": ":".join(path)})
+    # What is written in Python runs with this one, which has the packages that were installed beside it.
+    programs = [os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)]
+    os.execve(launcher, ["longshore", *sys.argv[1:]],
+              {**os.environ, "LD_LIBRARY_PATH": ":".join(path), "PATH": ":".join(programs)})
 
 
 if __name__ == "__main__":
