@@ -171,14 +171,14 @@ TEST(ConvertGguf, SaysWhichTokensAreBeyondTheVocabulary) {
 TEST(ConvertGguf, ErrorsOfNumbersNameTheFolder) {
   TemporaryFolder temporary;
   const fs::path from = source(temporary, "gemma2", {{"query_pre_attn_scalar", 1e-30}});
-  for (const auto& [type, expected] : {std::pair{GgufType::float16, "beyond what F16 can hold"},
-                                       {GgufType::q8_0, "expected values of at most"}})
-    EXPECT_THAT(
-        message_of<DataError>([&] {
-          convert_to_gguf({.source = {.from = from}, .to = temporary / "a.gguf", .type = type});
-        }),
-        testing::AllOf(testing::StartsWith(from.string() + ": tensor \"blk.0.attn_q.weight\""),
-                       HasSubstr(expected)));
+  EXPECT_EQ(
+      message_of<DataError>([&] {
+        convert_to_gguf(
+            {.source = {.from = from}, .to = temporary / "a.gguf", .type = GgufType::float16});
+      }),
+      from.string() +
+          ": tensor \"blk.0.attn_q.weight\": found finite F32 values beyond what F16 can "
+          "hold, expected none");
   EXPECT_FALSE(fs::exists(temporary / "a.gguf"));
 }
 
