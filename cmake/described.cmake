@@ -21,8 +21,10 @@ foreach(kind man completions)
   add_custom_command(OUTPUT ${${kind}_made}
     COMMAND python3 "${PROJECT_SOURCE_DIR}/cmake/from_help.py" ${kind} "${share}" "${launcher}" ${described_files}
     DEPENDS ${described} teach "${launcher}" "${PROJECT_SOURCE_DIR}/cmake/from_help.py" VERBATIM)
-  add_custom_target(${kind} DEPENDS ${${kind}_made})
-  if(NOT LONGSHORE_CUDA)
+  if(LONGSHORE_CUDA)
+    add_custom_target(${kind} DEPENDS ${${kind}_made})
+  else()
+    add_custom_target(${kind} ALL DEPENDS ${${kind}_made})
     add_dependencies(programs ${kind})
     set(optional "")
   endif()

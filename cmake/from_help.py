@@ -21,6 +21,12 @@ OF_KEYS = {"model_name": "models", "hardware": "profiles", "remat_policy": "poli
 GOES_ON = {"tokenize": ["--teacher", "."]}
 
 
+def templates(doc):
+    """The names of chat templates where a value is one of them, or a file."""
+    found = re.search(r"((?:\w+, )+\w+)[,;] a \.jinja file", doc)
+    return [*re.findall(r"\b(auto|none)\b[,;:]", doc), *found[1].split(", ")] if found else []
+
+
 @dataclasses.dataclass
 class Option:
     names: list
@@ -28,17 +34,23 @@ class Option:
     doc: str
 
     def choices(self):
-        found = re.search(r"\{([^}]*)\}", self.value)
-        return found[1].split(",") if found else []
+        if found := re.search(r"\{([^}]*)\}", self.value):
+            return found[1].split(",")
+        if found := re.match(r"(\w+_\w+) or (\w+_\w+): ", self.doc):
+            return [*found.groups()]
+        return templates(self.doc)
 
     def kind(self):
-        """What completes its value: "", "choices", "configs" and so on, "folders", "files"."""
+        """What completes its value: "", "choices", "configs" and so on, "folders", "files", "choices_files"."""
         name = self.names[-1]
-        if not self.value:
+        if not self.value.startswith("TEXT"):
             return ""
         if name in OF_OPTIONS:
             return ("all_" if re.search(r"\ball\b", self.doc) else "") + OF_OPTIONS[name]
-        return "choices" if self.choices() else "folders" if ":DIR" in self.value else "files"
+        if self.choices():
+            return "choices_files" if templates(self.doc) else "choices"
+        is_file = ":" in self.value or re.search(r"\bfiles?\b|\bfolder\b|\.html\b", self.doc)
+        return "folders" if ":DIR" in self.value else "files" if is_file else ""
 
 
 @dataclasses.dataclass
@@ -49,6 +61,8 @@ class Key:
 
     def choices(self):
         """The words of its values, from the brackets at the end of its help; none where there are others."""
+        if templates(self.doc):
+            return templates(self.doc)
         values = last_brackets(self.doc)
         values = re.sub(r", or two of them:.*|, each once", "", values)
         if " out of " in values:
@@ -62,6 +76,8 @@ class Key:
     def kind(self):
         if self.name in OF_KEYS:
             return OF_KEYS[self.name]
+        if templates(self.doc):
+            return "choices_files"
         return "choices" if self.choices() else "files" if last_brackets(self.doc).startswith("a path") else ""
 
 
@@ -246,7 +262,7 @@ _longshore_{program}_words() {{
     profiles | all_profiles) (cd "$configs/hardware" && printf '%s\\n' *.yml) | sed 's/\\.yml$//' ;;
     policies | all_policies) printf '%s\\n' {policies} ;;
     keys) printf '%s=\\n' {keys} ;;
-    choices) printf '%s\\n' "${{@:3}}" ;;
+    choices | choices_files) printf '%s\\n' "${{@:3}}" ;;
   esac
   if [[ $kind == all_* ]]; then echo all; fi
 }}
@@ -283,10 +299,10 @@ _longshore_{program}() {{
 {positionals}
       return ;;
   esac
-  if [[ $current == *,* && $kind != files ]]; then before=${{current%,*}}, current=${{current##*,}}; fi
+  if [[ $current == *,* && $kind != *files ]]; then before=${{current%,*}}, current=${{current##*,}}; fi
   _longshore_{program}_offer < <(_longshore_{program}_words "$configs" "$kind" "${{choices[@]}}")
   case $kind in
-    files | configs | *profiles) _longshore_{program}_offer < <(compgen -f -- "$current"); compopt -o filenames ;;
+    *files | configs | *profiles) _longshore_{program}_offer < <(compgen -f -- "$current"); compopt -o filenames ;;
     folders) _longshore_{program}_offer < <(compgen -d -- "$current"); compopt -o filenames ;;
     keys) compopt -o nospace ;;
   esac
@@ -336,6 +352,7 @@ _longshore_{program}_value() {{
     *policies) values=({policies}) ;;
     keys) values=({keys}); compadd -S '=' -q -a values; return ;;
     choices) values=("$@") ;;
+    choices_files) values=("$@"); compadd -a values; _files; return ;;
     folders) _files -/; return ;;
     files) _files; return ;;
   esac
@@ -388,7 +405,7 @@ def bash(found):
     for names, kind, choices in [*((option.names, option.kind(), option.choices()) for option in found.options),
                                  *(([key.name], key.kind(), key.choices()) for key in found.keys())]:
         if kind:
-            chosen = f" choices=({quoted(choices)})" if kind == "choices" else ""
+            chosen = f" choices=({quoted(choices)})" if choices else ""
             cases.append(f"    {' | '.join(names)}) kind={kind}{chosen} ;;")
     positionals = [KEYS.format(program=found.program)] if found.keys() else []
     positionals += [FILES.format(program=found.program)] if found.takes_files() else []
@@ -407,7 +424,7 @@ def zsh(found):
             ",".join(option.names) + "}'"
         if not option.kind():
             return f"    '{names}[{doc}]' \\"
-        chosen = f" {quoted(option.choices())}" if option.kind() == "choices" else ""
+        chosen = f" {quoted(option.choices())}" if option.choices() else ""
         equals = "=" if option.names[-1].startswith("--") and len(option.names) == 1 else ""
         value = f':value:{{{function} {option.kind()} "$configs"{chosen}}}'
         return f"    '*{names}{equals}[{doc}]{value}' \\"
@@ -415,7 +432,7 @@ def zsh(found):
     key_cases = []
     for key in found.keys():
         if key.kind():
-            chosen = f" {quoted(key.choices())}" if key.kind() == "choices" else ""
+            chosen = f" {quoted(key.choices())}" if key.kind().startswith("choices") else ""
             key_cases.append(f'    {key.name}) {function} {key.kind()} "$configs"{chosen} ;;')
     rest = [f"_longshore_{found.program}_key \"$configs\""] if found.keys() else []
     rest = "    '*:argument:{" + "; ".join(rest + (["_files"] if found.takes_files() else [])) + "}'"

@@ -89,6 +89,8 @@ class Completion(unittest.TestCase):
             "compare --policies full,al": ["full,all"], "compare --sweep per_device": ["per_device_batch_size="],
             "train context=": ["remat", "device", "offload"], "train steps=": [], "train no_such_key=": [],
             "train lora_targets=q_proj,v": ["q_proj,v_proj"], "train opt_type=l": ["lion"],
+            "plan --largest ": ["per_device_batch_size", "max_target_length"],
+            "train chat_template=ll": ["llama2", "llama3"], "generate --chat-template ch": ["chatml"],
             "convert --dtype b": ["bfloat16"], "tokenize --teach": ["--teacher"], "train --con": ["--config"],
         }
         with tempfile.TemporaryDirectory(prefix="longshore-") as empty:
@@ -97,8 +99,12 @@ class Completion(unittest.TestCase):
                     self.assertEqual(found, expected)
 
     def test_offers_files_and_folders(self):
-        lines = ["train load_parameters_path=config", "probe --model tests/gold", "train --config READ"]
-        self.assertEqual(completed(lines), [["configs"], ["tests/goldens"], ["README.md"]])
+        lines = ["train load_parameters_path=config", "probe --model tests/gold", "train --config READ",
+                 "train chat_template=READ"]
+        self.assertEqual(completed(lines), [["configs"], ["tests/goldens"], ["README.md"], ["README.md"]])
+        # Nor where a value is a number or a text.
+        self.assertEqual(completed(["plan --price-per-hour READ", "plan --tokens READ", "generate --prompt READ",
+                                    "tokenize --train-on READ"]), [[], [], [], []])
 
     def test_leaves_other_programs_of_these_names_alone(self):
         with tempfile.TemporaryDirectory(prefix="longshore-") as folder:

@@ -22,7 +22,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 MARK = re.compile(r"<!-- (run|needs)(?:: (.+))? -->$")
 RUN_WORDS, NEEDED = {"long", "numbers vary"}, {"gpu", "download", "time", "yours"}
 COMMAND = re.compile(r"(\$ |([A-Z_]+=\S+ +)*((build|build-cuda|scripts|tests|\.deps|\.ci|\.)/\S+|python3|pip|cmake|"
-                     r"ctest|mpirun|srun|torchrun|hf|apt-get|git|cat|head|time|curl|source|export)( |$))")
+                     r"ctest|llama-cli|mpirun|srun|torchrun|hf|apt-get|git|cat|head|time|curl|source|export)( |$))")
 WHY_CPU = re.compile(r"(backend:? cpu \(\d+ threads?\)), since [^\n]*")
 SHOWN_ROOT = "/home/me/longshore"
 LIMIT = 1800  # seconds that a block may take
