@@ -315,19 +315,15 @@ complete -F _longshore_{program} {program}
 BASH_LAUNCHER = """# bash completion of longshore
 {functions}
 _longshore() {{
-  local line=${{COMP_LINE:0:COMP_POINT}} current
-  local -a words
-  read -ra words <<<"$line"
-  if [[ ${{#words[@]}} -gt 2 || ( ${{#words[@]}} == 2 && $line == *[[:space:]] ) ]]; then
-    COMPREPLY=()
-    case ${{words[1]}} in
-      {programs}) "_longshore_${{words[1]}}" ;;
-      *) compopt -o default ;;
-    esac
+  COMPREPLY=()
+  if [ "$COMP_CWORD" = 1 ]; then
+    COMPREPLY=($(compgen -W "{names}" -- "${{COMP_WORDS[1]}}"))
     return
   fi
-  current=${{line##*[[:space:]]}}
-  COMPREPLY=($(compgen -W "{names}" -- "$current"))
+  case ${{COMP_WORDS[1]}} in
+    {programs}) "_longshore_${{COMP_WORDS[1]}}" ;;
+    *) compopt -o default ;;
+  esac
 }}
 complete -F _longshore longshore
 """

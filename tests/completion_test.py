@@ -28,7 +28,7 @@ def completed(lines, program=None, folder=ROOT):
         command = f"{program or PROGRAMS / name} {rest}"
         script += [f"source {SHARE}/bash-completion/completions/{name}", "options=",
                    f"COMP_LINE={shlex.quote(command)} COMP_POINT=${{#COMP_LINE}}",
-                   f"COMP_WORDS=({shlex.quote(command.split(' ')[0])})",
+                   f"COMP_WORDS=({shlex.join(command.split(' '))})", "COMP_CWORD=$((${#COMP_WORDS[@]} - 1))",
                    "_longshore" if name == "longshore" else f"_longshore_{name}",
                    "printf '%s\\n' \"${COMPREPLY[@]}\" \"options:$options\""]
     done = subprocess.run(["bash", "-c", "\n".join(script)], capture_output=True, text=True, cwd=folder, check=True)

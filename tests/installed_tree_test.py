@@ -96,11 +96,12 @@ class InstalledTree(unittest.TestCase):
                               (share / f"man/man1/longshore-{name}.1").read_text())
                 self.assertTrue((share / f"bash-completion/completions/{name}").exists())
                 self.assertTrue((share / f"zsh/site-functions/_{name}").exists())
-        self.assertIn("export-metrics", (share / "man/man1/longshore.1").read_text())
+        self.assertIn("export\\-metrics", (share / "man/man1/longshore.1").read_text())
         self.assertTrue((share / "zsh/site-functions/_longshore").exists())
         line = f"{self.tree}/bin/longshore train --config quick"
         script = (f"source '{share}/bash-completion/completions/longshore'; compopt() {{ :; }}; "
-                  f"COMP_LINE='{line}' COMP_POINT={len(line)} COMP_WORDS=('{self.tree}/bin/longshore'); "
+                  f"COMP_LINE='{line}' COMP_POINT={len(line)} COMP_CWORD=3 "
+                  f"COMP_WORDS=('{self.tree}/bin/longshore' train --config quick); "
                   "_longshore; echo \"${COMPREPLY[@]}\"")
         self.assertEqual(run("bash", "-c", script, cwd=self.elsewhere).stdout, "quickstart.yml\n")
 
