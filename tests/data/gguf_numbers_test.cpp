@@ -111,8 +111,8 @@ TEST(GgufNumbers, RefusesWhatATypeCannotHold) {
   EXPECT_EQ(
       message(GgufType::q8_0, -1e8F),
       "tensor \"a.weight\": found 1e+08, expected values of at most 8319008 in size for Q8_0");
-  EXPECT_EQ(message(GgufType::q8_0, 8.33e6F).find("found 8330000"), 19);
-  std::vector<float> most(32, 127 * 65504.F);
+  // A scale that is rounded to the largest.
+  std::vector<float> most(32, 127 * 65510.F);
   EXPECT_EQ(GgufNumbers("a", GgufType::q8_0).convert(most)[1], std::byte{0x7b});
   // What is infinite stays so.
   EXPECT_EQ(GgufNumbers("a", GgufType::float16).convert(std::vector{infinity})[1], std::byte{0x7c});

@@ -130,6 +130,11 @@ TEST(GgufVocabulary, SpecialTokensBeyondTheVocabularyAreLeftOutAndOthersRefused)
   ASSERT_EQ(left_out.size(), 1u);
   EXPECT_EQ(left_out[0].content, "<far>");
   EXPECT_TRUE(gguf_vocabulary(tokenizer.dump(), {.size = 401}).left_out.empty());
+  // One that texts begin with.
+  const json with_bos = golden("bytelevel_bpe_llama3");
+  const auto ordinary = static_cast<int64_t>(with_bos["model"]["vocab"].size());
+  EXPECT_THAT(refusal(with_bos, ordinary),
+              HasSubstr("a token \"<|begin_of_text|>\" of id " + std::to_string(ordinary)));
   tokenizer["added_tokens"].back()["special"] = false;
   EXPECT_THAT(refusal(tokenizer, 400),
               HasSubstr("\"<far>\" of id 400, expected ids below the 400"));
