@@ -403,6 +403,9 @@ def bash(found):
         if kind:
             chosen = f" choices=({quoted(choices)})" if choices else ""
             cases.append(f"    {' | '.join(names)}) kind={kind}{chosen} ;;")
+    taken = [" | ".join(option.names) for option in found.options if option.value and not option.kind()]
+    if taken:
+        cases.append(f"    {' | '.join(taken)}) return ;;")  # a number or a text
     positionals = [KEYS.format(program=found.program)] if found.keys() else []
     positionals += [FILES.format(program=found.program)] if found.takes_files() else []
     return BASH.format(program=found.program, configs=CONFIGS.format(name=""), cases="\n".join(cases),
@@ -419,7 +422,7 @@ def zsh(found):
         names = option.names[0] if len(option.names) == 1 else "(" + " ".join(option.names) + ")'{" + \
             ",".join(option.names) + "}'"
         if not option.kind():
-            return f"    '{names}[{doc}]' \\"
+            return f"    '{names}[{doc}]{':value: ' if option.value else ''}' \\"
         chosen = f" {quoted(option.choices())}" if option.choices() else ""
         equals = "=" if option.names[-1].startswith("--") and len(option.names) == 1 else ""
         value = f':value:{{{function} {option.kind()} "$configs"{chosen}}}'
