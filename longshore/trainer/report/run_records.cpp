@@ -148,7 +148,9 @@ uint64_t RunRecords::unread_bytes() const {
   for (const char* file :
        {kConfigFile, kPlanFile, kAdviceFile, kPlanRecordFile, kSummaryFile, kTraceFile})
     if (const std::optional<Version> version = unread(file)) bytes += version->second;
-  return bytes;
+  std::error_code error;
+  const uint64_t of_metrics = fs::file_size(folder_ / kMetricsFile, error);
+  return error ? bytes : bytes + of_metrics - std::min(of_metrics, metrics_read_);
 }
 
 std::optional<std::string> RunRecords::changed(const std::string& file, uint64_t most_mib) {

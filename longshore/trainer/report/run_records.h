@@ -55,7 +55,7 @@ class RunRecords {
 
   // Reads what has come since.
   void update();
-  // How much of it is in files that are read as a whole, which are all but metrics.jsonl.
+  // How much that is.
   uint64_t unread_bytes() const;
 
   const std::filesystem::path& folder() const { return folder_; }

@@ -3,7 +3,6 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <ctime>
 
 #include "longshore/base/atomic_file.h"
@@ -16,7 +15,6 @@ namespace {
 
 constexpr double kPart = 0.01;            // of the time
 constexpr double kSecondsPerByte = 3e-8;  // of a file that is read
-constexpr double kLeastSeconds = 1e-3;    // of a page
 constexpr std::chrono::seconds kLeastPause(2);
 
 double thread_seconds() {
@@ -29,11 +27,6 @@ double thread_seconds() {
 
 RunReport::RunReport(std::filesystem::path folder, std::optional<CostlyText> advice, Log log)
     : folder_(std::move(folder)), advice_(std::move(advice)), log_(std::move(log)) {
-  for (const char* file : {kMetricsFile, kTraceFile}) {  // of a run that goes on
-    std::error_code error;
-    const auto bytes = static_cast<double>(std::filesystem::file_size(folder_ / file, error));
-    if (!error) page_seconds_ += kSecondsPerByte * bytes;
-  }
   thread_ = std::thread([this] { work(); });
 }
 
@@ -56,7 +49,14 @@ void RunReport::tell() {
 }
 
 double RunReport::reading_seconds() const {
-  return records_ ? kSecondsPerByte * static_cast<double>(records_->unread_bytes()) : 0;
+  const auto size = [&](const char* file) {
+    std::error_code error;
+    const auto bytes = std::filesystem::file_size(folder_ / file, error);
+    return error ? 0 : bytes;
+  };
+  const uint64_t bytes =
+      records_ ? records_->unread_bytes() : size(kMetricsFile) + size(kTraceFile);
+  return kSecondsPerByte * static_cast<double>(bytes);
 }
 
 bool RunReport::has_room_for(double seconds) const {
@@ -82,20 +82,21 @@ void RunReport::work() {
 }
 
 void RunReport::write_page() {
-  const double begin = thread_seconds(), reading = reading_seconds();
   std::string trouble;
+  double begin = thread_seconds();
   try {
     if (records_)
       records_->update();
     else
       records_.emplace(folder_);
+    begin = thread_seconds();
     write_file(folder_ / kReportFile, run_page(*records_, live_now()), Links::refused);
   } catch (const std::exception& error) {
     trouble = error.what();
   }
   if (trouble != trouble_ && !trouble.empty()) log_("no report.html: " + trouble);
   trouble_ = trouble;
-  page_seconds_ = std::max(kLeastSeconds, thread_seconds() - begin - reading);
+  page_seconds_ = thread_seconds() - begin;
 }
 
 void RunReport::write_advice() {

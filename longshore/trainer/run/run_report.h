@@ -41,7 +41,7 @@ class RunReport {
   void work();
   void write_page();
   void write_advice();
-  // What reading for the next page takes once, about.
+  // What reading what has come for the next page takes, about.
   double reading_seconds() const;
   // Whether the thread's time so far and `seconds` more are within the hundredth.
   bool has_room_for(double seconds) const;
@@ -51,7 +51,7 @@ class RunReport {
   const Log log_;
   const Clock::time_point begin_ = Clock::now();
   std::optional<RunRecords> records_;
-  double page_seconds_ = 0.02;  // that the last page took, without reading_seconds()
+  double page_seconds_ = 0.02;  // that the last page took once all was read
   std::string trouble_;         // why the last page could not be written
   std::mutex mutex_;            // of what follows
   std::condition_variable changed_;
