@@ -22,7 +22,8 @@ std::string categories(const offload::Event& event) {
 // Backends' clocks are no more exact.
 int64_t nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
 
-// Perfetto takes so many whole nanoseconds as are in the number: it may not be below.
+// Perfetto's older versions take so many whole nanoseconds as are in the number, newer ones the
+// nearest: it may not be below.
 double microseconds(int64_t nanoseconds) {
   const double exact = static_cast<double>(nanoseconds), number = exact / 1e3;
   return number * 1e3 < exact ? std::nextafter(number, HUGE_VAL) : number;
