@@ -401,7 +401,7 @@ def bash(found):
     for names, kind, choices in [*((option.names, option.kind(), option.choices()) for option in found.options),
                                  *(([key.name], key.kind(), key.choices()) for key in found.keys())]:
         if kind:
-            chosen = f" choices=({quoted(choices)})" if choices else ""
+            chosen = f" choices=({quoted(choices)})" if kind.startswith("choices") else ""
             cases.append(f"    {' | '.join(names)}) kind={kind}{chosen} ;;")
     taken = [" | ".join(option.names) for option in found.options if option.value and not option.kind()]
     if taken:
@@ -423,7 +423,7 @@ def zsh(found):
             ",".join(option.names) + "}'"
         if not option.kind():
             return f"    '{names}[{doc}]{':value: ' if option.value else ''}' \\"
-        chosen = f" {quoted(option.choices())}" if option.choices() else ""
+        chosen = f" {quoted(option.choices())}" if option.kind().startswith("choices") else ""
         equals = "=" if option.names[-1].startswith("--") and len(option.names) == 1 else ""
         value = f':value:{{{function} {option.kind()} "$configs"{chosen}}}'
         return f"    '*{names}{equals}[{doc}]{value}' \\"

@@ -69,6 +69,8 @@ std::vector<data::Scalar> scalars(const ordered_json& record, const std::string&
   return scalars;
 }
 
+bool is_event_file(const fs::path& path) { return path.filename().string().starts_with(kPrefix); }
+
 // A file's name begins with seconds since the epoch, and TensorBoard reads files by their names:
 // the new one is behind all others, whatever the clock says.
 int64_t seconds_for_name(const fs::path& folder) {
@@ -76,8 +78,8 @@ int64_t seconds_for_name(const fs::path& folder) {
   auto seconds = static_cast<int64_t>(seconds_since_epoch());
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
+    if (!is_event_file(entry.path())) continue;
     const std::string name = entry.path().filename();
-    if (!name.starts_with(kPrefix)) continue;
     const std::string_view rest = std::string_view(name).substr(kPrefix.size());
     const auto there = integer<int64_t>(rest.substr(0, rest.find('.')));
     if (there && *there >= seconds && *there <= kMost) seconds = *there + 1;
@@ -87,9 +89,8 @@ int64_t seconds_for_name(const fs::path& folder) {
 
 bool has_events(const fs::path& folder) {
   std::error_code error;
-  return std::ranges::any_of(fs::directory_iterator(folder, error), [](const auto& entry) {
-    return entry.path().filename().string().starts_with(kPrefix);
-  });
+  return std::ranges::any_of(fs::directory_iterator(folder, error), is_event_file,
+                             [](const auto& entry) { return entry.path(); });
 }
 
 fs::path new_file(const fs::path& folder) {

@@ -69,14 +69,16 @@ void RunReport::work() {
   while (!ends_) {
     changed_.wait(lock, [&] { return is_new_ || ends_; });
     if (ends_) break;
-    const bool writes = has_room_for(page_seconds_ + reading_seconds());
-    if (writes) is_new_ = false;
+    is_new_ = false;
     lock.unlock();
+    // Without the lock, for which training would wait: it asks for sizes of files.
+    const bool writes = has_room_for(page_seconds_ + reading_seconds());
     if (writes) {
       write_page();
       if (advice_ && has_room_for(advice_->seconds)) write_advice();
     }
     lock.lock();
+    is_new_ |= !writes;
     changed_.wait_for(lock, kLeastPause, [&] { return ends_; });
   }
 }
